@@ -1,6 +1,6 @@
-"""The tables of docs/results.md that come from the records of docs/records: one row per cohort and method.
+"""The pages that are generated: the tables of results.md, from docs/records, and datasets.md, from the cards.
 
-python docs/tables.py            # writes them into the page; a test asserts that it is current
+python docs/tables.py            # writes them; tests assert that they are current
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+
+import jinja2
+
+from bridgemil import datasets
 
 HERE = Path(__file__).parent
 PAGE = HERE / "results.md"
@@ -53,5 +57,13 @@ def filled(page: str) -> str:
     return re.sub(r"<!-- record (\w+) -->\n.*?<!-- end -->", block, page, flags=re.S)
 
 
+def datasets_page() -> str:
+    """The page of the public data sets."""
+    source = (HERE / "_templates" / "datasets.md.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    return environment.from_string(source).render(cards=[datasets.card(name) for name in datasets.names()])
+
+
 if __name__ == "__main__":
     PAGE.write_text(filled(PAGE.read_text()))
+    (HERE / "datasets.md").write_text(datasets_page())

@@ -124,7 +124,6 @@ def test_what_is_no_python_is_in_the_package_and_not_ignored_by_git() -> None:
         "budgets.yaml",
         "recipes.yaml",
         "datasets/cards.yaml",
-        "datasets/page.md.j2",
         "report/paper.yaml",
         "report/templates/checklist.yaml",
         "recordings/adftd-60s/participants.tsv",

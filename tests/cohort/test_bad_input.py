@@ -216,7 +216,7 @@ def test_bad_manifests(tmp_path: Path) -> None:
         quiet(manifest, tmp_path / "c", label=None)
     for line in (
         "b, 1.edf: missing label (line 3)",
-        "c, 9.edf: file not found",
+        "c, 9.edf: no such file",
         "e, 3.edf: labelled 'x' in line 8 but 'y' before",
         "line 6: needs both a subject and a file",
         "d, 0.edf: duplicate: byte for byte identical to 0.edf of a",

@@ -235,7 +235,7 @@ def test_a_bundle_asks_for_the_same_code(tmp_path: Path) -> None:
         list(predict(bundle, [new]))
     settings = settings_for(bundle.signal, bundle.model.facts.preparation)
     with pytest.raises(BadUse, match="a model contains no code"):
-        read(find([new])[0], bundle.signal, settings)
+        read(find([new])[0], settings)
     with pytest.raises(BadUse, match="a model contains no code"):
         prepare(source, tmp_path / "again", label="Group", **settings.model_dump())
     run = CliRunner().invoke(app, ["predict", str(tmp_path / "m"), str(new), "--clean", address, "--json"])

@@ -414,7 +414,7 @@ def test_files_of_a_manifest_that_are_not_asked_for_may_be_gone(tmp_path: Path) 
         write_edf(tmp_path / f"{i}.edf", noise(i, 3, 250), 250, MONTAGE)
         rows.append(f"P{i},{'ab'[i % 2]},{i}.edf")
     (tmp_path / "list.csv").write_text("\n".join(rows) + "\n")
-    with pytest.raises(BadData, match=r"Z, gone.edf: file not found"):
+    with pytest.raises(BadData, match=r"Z, gone.edf: no such file"):
         quiet(tmp_path / "list.csv", tmp_path / "c", label=None)
     assert len(quiet(tmp_path / "list.csv", tmp_path / "c", label=None, classes=["a", "b"])) == 6
 
@@ -432,7 +432,7 @@ def test_labels_that_differ_only_in_capitals_are_no_classes_of_their_own(tmp_pat
 
 def test_text_that_is_no_text_is_refused(bids: Path, tmp_path: Path) -> None:
     (bids / "participants.tsv").write_bytes("participant_id\tGroup\nsub-01\tMüller\n".encode("latin-1"))
-    with pytest.raises(BadData, match=r"participants.tsv: is no table in UTF-8"):
+    with pytest.raises(BadData, match=r"participants.tsv: is no text in UTF-8"):
         quiet(bids, tmp_path / "c")
 
 

@@ -33,7 +33,7 @@ def test_adftd(shared: Path, tmp_path: Path) -> None:
     assert all(file["file"].startswith("derivatives/") for file in cohort.metadata["files"])
 
     (root / "derivatives/sub-001/eeg/sub-001_task-eyesclosed_eeg.set").unlink()
-    with pytest.raises(BadData, match=r"sub-001, derivatives/sub-001/.*: file not found"):
+    with pytest.raises(BadData, match=r"sub-001, derivatives/sub-001/.*: no such file"):
         prepare(root, tmp_path / "d", preset="adftd", progress=False)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from bridgemil.cohort import filters
 from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
+from bridgemil.cohort.scan import RecordingScan
 from bridgemil.cohort.segment import SegmentPlan, _is_joined, preprocess
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import Recording
@@ -93,7 +94,8 @@ def test_whatever_the_way_the_result_is_mnes(sfreq: int, seconds: float, joined:
         for raw in raws:
             raw.set_annotations(mne.Annotations([11], [0], ["EDGE boundary"]))
     spellings = {name: name for name in MONTAGE}
-    plan = SegmentPlan(Recording("s", Path("s.edf"), "s.edf"), PrepareSettings(), spellings, (), {}, (), 45.0, (20.0,))
+    scan = RecordingScan(Recording("s", Path("s.edf"), "s.edf"))
+    plan = SegmentPlan(scan, PrepareSettings(), spellings, (), {}, (), 45.0, (20.0,))
     ours = preprocess(raws[0], plan)
     theirs = raws[1].filter(0.5, 45, verbose="ERROR").notch_filter([20.0], verbose="ERROR")
     theirs = theirs.resample(200, verbose="ERROR").get_data() * 1e6

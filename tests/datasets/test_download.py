@@ -86,7 +86,8 @@ def _s3(base: str, keys: list[str], following: str = "", tag: str = MD5) -> byte
 def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     with Hosts() as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        monkeypatch.setattr(module, "SITES", {site: f"{server.at}/{site}" for site in module.SITES})
+        sites = {site: (f"{server.at}/{site}", listing) for site, (_, listing) in module.SITES.items()}
+        monkeypatch.setattr(module, "SITES", sites)
         monkeypatch.setattr(module, "PAUSE", 0)
         at, size = server.at, len(CONTENT)
         names = ["H S1 EC.edf", "H S15 EO.edf", "H S15 EO.edf", "H S1 TASK.edf", *(f"x{i}" for i in range(97))]

@@ -9,7 +9,6 @@ import mne
 
 from bridgemil.cohort.new_recording import find, read
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.signal import Signal
 from fuzz.kind import SECRET, Said, digest, prepared
 from fuzz.mutations import (
     MEANING,
@@ -31,7 +30,6 @@ from fuzz.mutations import (
 from recordings import MONTAGE, noise, write_edf
 
 SECONDS, SFREQ = 12, 250
-SIGNAL = Signal(tuple(MONTAGE), 200.0, 200, None)
 # What a field of EDF decides; the others must be noticed, or must not matter.
 EDF_FIELDS = (("label", 16, MEANING), ("transducer", 80, STRUCTURE), ("unit", 8, MEANING), ("pmin", 8, MEANING),
               ("pmax", 8, MEANING), ("dmin", 8, MEANING), ("dmax", 8, MEANING), ("prefilter", 80, STRUCTURE),
@@ -109,7 +107,7 @@ class Recordings:
         if number % 3:
             return prepared(folder / "m.csv", out)
         chosen = PrepareSettings(channels=MONTAGE)
-        new = read(find([folder / f"x{self.ending}"])[0], SIGNAL, chosen)
+        new = read(find([folder / f"x{self.ending}"])[0], chosen)
         return Said(digest(new.windows), [str(note) for note in new.notes])
 
 

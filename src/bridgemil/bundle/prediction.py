@@ -211,7 +211,7 @@ def read_recordings(
                 yield one
                 continue
             try:
-                yield read(one, bundle.signal, settings, fewest, bundle.reference.highest, cleaner)
+                yield read(one, settings, fewest, bundle.reference.highest, cleaner)
             except BadData as error:
                 yield _problem(error, one.name)
 

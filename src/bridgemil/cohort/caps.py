@@ -75,7 +75,7 @@ class Cap(BaseModel):
 
 def _folded(name: str) -> str:
     """A name to compare: ``EEG E001-REF`` and ``e1`` are equal."""
-    return re.sub(r"(?<=[a-z])0+(?=\d)", "", channels.site(name))
+    return re.sub(r"(?<=[a-z])0+(?=\d)", "", channels.parts(name)[0])
 
 
 def cap(name: str) -> Cap:

@@ -40,7 +40,7 @@ _SIDES = {"LEFT": "1", "RIGHT": "2"}
 _NO_SITE = {"REF", "RE", "REFERENCE", "ORG", "G2", "COMMON", "UNKNOWN", "N", "A"}  # "n/a" among them
 
 
-def _parts(name: str) -> tuple[str, str]:
+def parts(name: str) -> tuple[str, str]:
     """The site and the reference in a channel's name, in small letters; '' for what it does not say."""
     text = re.sub(r"^eeg[\s_:.-]*", "", name.strip().lower())
     text = re.sub(r"[\s._]+$", "", text)
@@ -48,14 +48,9 @@ def _parts(name: str) -> tuple[str, str]:
     return re.sub(r"[\s._]+", "", site), re.sub(r"[\s_./+()]+", "", against) or against
 
 
-def site(name: str) -> str:
-    """What a channel's name says of its place, in small letters, without ``EEG`` and the reference."""
-    return _parts(name)[0]
-
-
 def spelling(name: str) -> str | None:
     """The electrode's name in the usual capitals, old names (T3) left as they are; None if it is no scalp site."""
-    site, against = _parts(name)
+    site, against = parts(name)
     if against and against not in _REFERENCES:
         return None
     match = _SITE.match(site)
@@ -86,7 +81,7 @@ def key(name: str) -> str:
 
 def reference(names: Iterable[str]) -> str:
     """The reference that the channels' names state, in capitals, several joined by a plus: ``Fp1-LE`` gives LE."""
-    against = {_parts(name)[1] for name in names if electrode(name)}
+    against = {parts(name)[1] for name in names if electrode(name)}
     return "+".join(sorted(word.upper() for word in against if word and not word.isdigit()))
 
 

@@ -15,7 +15,7 @@ import random
 import sys
 import warnings
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -252,10 +252,9 @@ def _random_state(seed: int) -> Iterator[None]:
 
 def _state(raw: BaseRaw) -> dict[str, Any]:
     """What a function may change, to be compared."""
-    n, seconds = Counter[str](), defaultdict[str, float](float)
+    marks = defaultdict[str, list[float]](list)
     for text, duration in zip(raw.annotations.description, raw.annotations.duration, strict=True):
-        n[plain(text)] += 1
-        seconds[plain(text)] += float(duration)
+        marks[plain(text)].append(float(duration))
     names, data = [plain(name) for name in raw.ch_names], raw.get_data()
     eeg = [row.var() for row, kind in zip(data, raw.get_channel_types(), strict=True) if kind == "eeg"]
     raw.info["description"], note = None, raw.info["description"]
@@ -264,8 +263,7 @@ def _state(raw: BaseRaw) -> dict[str, Any]:
         "power": float(np.mean(eeg or [0.0])),
         "bad": set(map(plain, raw.info["bads"])),
         "seconds": raw.n_times / raw.info["sfreq"],
-        "marks": n,
-        "marked": seconds,
+        "marks": marks,
         "note": plain(str(note)) if note else "",
     }
 
@@ -285,8 +283,9 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         "marked_bad": sorted(after["bad"] - before["bad"]),
         "seconds_removed": round(before["seconds"] - after["seconds"], 3),
         "annotations": {
-            text: {"n": n, "seconds": round(after["marked"][text] - before["marked"][text], 3)}
-            for text, n in (after["marks"] - before["marks"]).items()
+            text: {"n": n, "seconds": round(sum(marks) - sum(before["marks"][text]), 3)}
+            for text, marks in after["marks"].items()
+            if (n := len(marks) - len(before["marks"][text])) > 0
         },
         "note": after["note"],
     }

@@ -5,13 +5,15 @@ Nothing here repeats a header's text: a field for a number may hold a name.
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import re
-import stat
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from bridgemil.errors import plain
 
@@ -25,7 +27,6 @@ FORMATS_READ = "formats that are read: " + ", ".join(f"{name} ({ending})" for en
 ABSENT = "its content is not here (a broken link; `datalad get` or `git annex get` fetches it)"
 IRREGULAR = "is no regular file but a pipe, a device or a socket"
 EDF, BRAINVISION, EEGLAB = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".set",)
-COMPANIONS = (".fdt", ".eeg", ".EEG", ".vmrk", ".VMRK", ".amrk", ".avg", ".dat", ".pos", ".log", ".pnt")
 ANNOTATIONS = ("EDF Annotations", "BDF Annotations")
 MOST_HZ = 1e6  # no recorder is faster
 # Fields of one signal and their bytes; they stand one after the other, each for all signals.
@@ -48,60 +49,41 @@ def finite(value: Any) -> float | None:
 
 def is_recording(path: Path) -> bool:
     """Whether an existing file (or folder, .mff) is by its name a recording; hidden files and samples are not."""
-    ending = path.suffix.lower()
-    if path.name.startswith(".") or ending not in FORMATS or _is_samples(path):
-        return False
-    return path.is_dir() if ending == ".mff" else path.is_file()
-
-
-def _is_samples(path: Path) -> bool:
-    """Whether a file holds the samples of a recording whose header is another file."""
-    headers = (path.with_suffix(ending) for ending in (".vhdr", ".VHDR"))
-    return path.suffix == ".fdt" or (path.suffix.lower() == ".eeg" and any(map(os.path.lexists, headers)))
-
-
-def missing(path: Path) -> str:
-    """Why a recording that is named cannot be opened: it is not there, or its content was not fetched; '' if it can."""
-    try:
-        if path.exists():
-            return ""
-    except (OSError, ValueError):  # no file can have such a name, or nobody may look there
-        return "file not found"
-    return ABSENT if is_absent(path) else "file not found"
-
-
-def is_absent(path: Path) -> bool:
-    """Whether a recording's file is a link to content that is not there, as git-annex leaves them."""
-    try:
-        return path.suffix.lower() in (*FORMATS, ".fdt") and path.is_symlink() and not path.exists()
-    except OSError:  # a circular link
-        return False
+    return _is_named_so(path) and (path.is_dir() if path.suffix.lower() == ".mff" else path.is_file())
 
 
 def is_missed(path: Path) -> bool:
-    """Whether a recording is a link to content that was not fetched; samples beside a header are no recording."""
-    return is_absent(path) and not _is_samples(path) and not path.name.startswith(".")
+    """Whether a file is by its name a recording, and its content was not fetched."""
+    return _is_named_so(path) and is_absent(path)
+
+
+def _is_named_so(path: Path) -> bool:
+    headers = (path.with_suffix(ending) for ending in (".vhdr", ".VHDR"))
+    is_samples = path.suffix.lower() == ".eeg" and any(map(os.path.lexists, headers))
+    return path.suffix.lower() in FORMATS and not is_samples and not path.name.startswith(".")
+
+
+def is_absent(path: Path) -> bool:
+    """Whether a file is a link to content that is not there, as git-annex leaves them."""
+    return os.path.lexists(path) and not os.path.exists(path)  # noqa: PTH110 (which raises no error)
 
 
 def is_irregular(path: Path) -> bool:
     """Whether something is there that is neither a file nor a folder; links are followed."""
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):  # nothing there, a link to itself, or no name a file can have: no reader will wait
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return os.path.exists(path) and not (path.is_file() or path.is_dir())  # noqa: PTH110
+
+
+def missing(path: Path) -> str:
+    """Why a recording that is named cannot be opened: it is not there, or its content was not fetched; '' if it can."""
+    return ABSENT if is_absent(path) else "" if os.path.lexists(path) else "no such file"
 
 
 def refuse_irregular(path: Path) -> None:
     """Refuse a pipe, a device or a socket in the place of any file of the recording: opening it may never return."""
-    beside = [path.with_suffix(ending) for ending in COMPANIONS] + [path.with_name(f"{path.stem}-1{path.suffix}")]
+    beside = path.parent.glob(f"{glob.escape(path.stem)}[.-]*")
     for file in (path, *beside, *(path.rglob("*") if path.is_dir() else ())):
         if is_irregular(file):
             raise Unusable(("" if file == path else f"{file.name}, which belongs to it, ") + IRREGULAR)
-    header = path.read_bytes() if path.suffix.lower() in BRAINVISION and path.is_file() else b""
-    for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", header, re.M | re.I):
-        if is_irregular(path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)):
-            raise Unusable(f"a file that its header names {IRREGULAR}")
 
 
 def patient(path: Path) -> str:
@@ -117,25 +99,17 @@ class EdfSignal(NamedTuple):
     bad: str | None
 
 
-class EdfHeader(NamedTuple):
-    """Of an EDF or BDF file: whether it has (or may have) gaps, and its signals in order, annotations left out."""
+def read_edf(path: Path) -> list[EdfSignal]:
+    """The signals of an EDF or BDF file but for annotations; ``Unusable`` if header and size contradict each other.
 
-    has_gaps: bool
-    signals: tuple[EdfSignal, ...]
-
-
-def read_edf(path: Path) -> EdfHeader:
-    """Read the header of an EDF or BDF file; ``Unusable`` if it contradicts itself or the file's size.
-
-    MNE would guess then, and return another signal.
+    MNE would guess then, and return another signal. It would close gaps too, which are refused.
     """
     bdf = path.suffix.lower() == ".bdf"
     size = path.stat().st_size
     with path.open("rb") as stream:
         main = stream.read(256)
-        kind = "BDF" if bdf else "EDF"
         if main[:8] != (b"\xffBIOSEMI" if bdf else b"0       "):
-            raise Unusable(f"unreadable: it does not begin as a {kind} file does")
+            raise Unusable(f"unreadable: it does not begin as a {'BDF' if bdf else 'EDF'} file does")
         n = _whole(main[252:256], "number of signals")
         if not (n >= 1 and size >= 256 * (n + 1) == _whole(main[184:192], "header's length")):
             raise Unusable("unreadable: the header's length contradicts its number of signals, or the file's size")
@@ -155,36 +129,34 @@ def read_edf(path: Path) -> EdfHeader:
     if n_bytes > n_records * record_bytes:
         raise Unusable(f"its size contradicts its header: {stated}; export it again")
     labels = [text.strip().decode("latin-1") for text in fields["label"]]
-    signals = [EdfSignal(samples[i] / seconds, _bad_scale(fields, i, 8 * width))
-               for i in range(n) if labels[i] not in ANNOTATIONS]  # fmt: skip
-    has_gaps = False
     if main[192:197] in (b"EDF+D", b"BDF+D"):
         onsets = _record_onsets(path, n_records, [width * count for count in samples], labels)
         slack = seconds / max(samples) / 2
-        has_gaps = any(abs(onset - onsets[0] - i * seconds) > slack for i, onset in enumerate(onsets))
-        has_gaps |= len(onsets) < n_records
-    return EdfHeader(has_gaps, tuple(signals))
+        if len(onsets) < n_records or any(abs(at - onsets[0] - i * seconds) > slack for i, at in enumerate(onsets)):
+            raise Unusable(
+                "discontinuous (EDF+D): it has gaps that the reader closes, or does not say where its records begin; "
+                "export it without gaps, or in pieces"
+            )
+    bad = [_bad_scale(fields, i, 8 * width) for i in range(n)]
+    return [EdfSignal(samples[i] / seconds, bad[i]) for i in range(n) if labels[i] not in ANNOTATIONS]
 
 
 def _record_onsets(path: Path, n_records: int, widths: list[int], labels: list[str]) -> list[float]:
     """Where the records of an EDF+D file begin, in seconds; fewer if one does not say. ``widths`` are in bytes."""
     at = next((i for i, label in enumerate(labels) if label in ANNOTATIONS), None)
-    onsets: list[float] = []
-    with path.open("rb") as stream:
-        for record in range(n_records if at is not None else 0):
-            stream.seek(256 * (len(labels) + 1) + record * sum(widths) + sum(widths[:at]))
-            stated = re.match(rb"([+-]\d+(?:\.\d*)?)\x14\x14", stream.read(widths[at or 0]))
-            if stated is None:
-                break
-            onsets.append(float(stated[1]))
-    return onsets
+    if at is None or not n_records:
+        return []
+    records = np.memmap(path, np.uint8, "r", 256 * (len(labels) + 1), (n_records, sum(widths)))
+    texts = records[:, sum(widths[:at]) : sum(widths[: at + 1])]
+    stated = [re.match(rb"([+-]\d+(?:\.\d*)?)\x14\x14", text.tobytes()) for text in texts]
+    return [float(one[1]) for one in stated if one]
 
 
 def _bad_scale(fields: dict[str, list[bytes]], i: int, bits: int) -> str | None:
     """Why a signal's samples cannot be turned into microvolts."""
     try:
-        low, high = (_number(fields[f"physical {end}"][i], "physical range") for end in ("minimum", "maximum"))
-        least, most = (_number(fields[f"digital {end}"][i], "digital range") for end in ("minimum", "maximum"))
+        ends = ("physical minimum", "physical maximum", "digital minimum", "digital maximum")
+        low, high, least, most = (_number(fields[end][i], end) for end in ends)
     except Unusable:
         return "has a range in the header that is no number"
     if least >= most:
@@ -215,17 +187,13 @@ def check_fif(path: Path) -> None:
     size, place, seen = path.stat().st_size, 0, -1
     with path.open("rb") as stream:
         while place != size:
-            if not seen < place <= size - 16:  # backwards would be a circle
-                raise Unusable("unreadable: it is truncated or damaged, its parts do not follow each other to its end")
-            seen = place
-            stream.seek(place)
-            _, _, length, following = struct.unpack(">iiii", stream.read(16))
+            sound = seen < place <= size - 16  # backwards would be a circle
+            stream.seek(place if sound else 0)
+            _, _, length, following = struct.unpack(">iiii", stream.read(16).ljust(16))
             end = place + 16 + length
-            if length < 0 or end > size:
-                raise Unusable("unreadable: it is truncated or damaged, a part of it lies beyond its end")
-            place = following if following > 0 else end
-            if following < 0 and end != size:
-                raise Unusable("unreadable: it is damaged, its last part is not at its end")
+            if not sound or not 0 <= length <= size - place - 16 or (following < 0 and end != size):
+                raise Unusable("unreadable: it is truncated or damaged, its parts do not follow each other to its end")
+            seen, place = place, following if following > 0 else end
 
 
 def check_fdt(data: Path, n_times: int, n_channels: int) -> None:
@@ -254,11 +222,10 @@ def trouble(path: Path, error: Exception) -> str:
     return f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
 
 
-def cut_short(path: Path, data: Path, n_times: int, sample_bytes: int) -> str | None:
-    """Why a BrainVision recording must have been longer than the reader's ``n_times``; None if it need not."""
+def check_brainvision(path: Path, data: Path, n_times: int, sample_bytes: int) -> None:
+    """Refuse a BrainVision recording that must have been longer than the reader's ``n_times``."""
     if data.is_file() and data.stat().st_size % sample_bytes != 0:
-        return "its data file ends in the middle of a sample"
+        raise Unusable("truncated: its data file ends in the middle of a sample")
     stated = re.search(rb"^\s*DataPoints\s*=\s*(\d{1,18})\s*$", path.read_bytes(), re.MULTILINE | re.IGNORECASE)
     if stated and n_times < int(stated[1]):
-        return f"its header says {int(stated[1])} samples, its data file has {n_times}"
-    return None
+        raise Unusable(f"truncated: its header says {int(stated[1])} samples, its data file has {n_times}")

@@ -10,7 +10,7 @@ import csv
 import io
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,28 +89,19 @@ def write_manifest_template(folder: str | Path, out: str | Path | None = None) -
         raise BadUse(f"{path.parent}: no such folder to write the manifest to")
     if os.path.lexists(path):
         raise BadUse(f"{path}: exists and is left as it is; choose another --out, or take it away first")
-    template = survey(folder, path.parent)
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([Row._fields, *template.rows])
-    write_text(path, text.getvalue())
-    return path, template
-
-
-def survey(folder: Path, relative_to: Path) -> ManifestTemplate:
-    """Find the recordings below a folder and guess their subjects; file names are relative to another folder."""
     template = ManifestTemplate()
     places = _recordings(folder, template)
     if not places:
         raise BadData(f"{folder}: no recording there; {formats.FORMATS_READ}")
-    guesses = [_subject(place) for place in places]
-    _question_guesses(places, guesses, template)
-    subjects = _tell_apart(places, guesses, template)
-    top, start = folder.absolute(), relative_to.absolute()
+    subjects, top, start = _subjects(places, template), folder.absolute(), path.parent.absolute()
     for place, subject, label in zip(places, subjects, _labels(places), strict=True):
         file = os.path.relpath(top / place, start) if top.drive == start.drive else top / place
         template.rows.append(Row(subject, label, Path(file).as_posix()))
     template.rows.sort(key=lambda row: (natural_key(row.subject), natural_key(row.file)))
-    return template
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([Row._fields, *template.rows])
+    write_text(path, text.getvalue())
+    return path, template
 
 
 def _recordings(folder: Path, template: ManifestTemplate) -> list[Path]:
@@ -170,36 +161,31 @@ def _without_conditions(name: str, numbers: bool = False) -> str:
     return name[words[0].start() : words[-1].end()] if words else ""
 
 
-def _question_guesses(places: Sequence[Path], subjects: Sequence[str], template: ManifestTemplate) -> None:
-    """Ask where the files' names say nothing of a person: is a folder one person, is each of its files one?"""
-    silent = [i for i, place in enumerate(places) if not _without_conditions(place.stem) and subjects[i][:4] != "sub-"]
-    folders = Counter(subjects[i] for i in silent if subjects[i] == _folder_person(places[i]))
+def _subjects(places: Sequence[Path], template: ManifestTemplate) -> list[str]:
+    """The subject of each recording; where names do not say it clearly, a note asks.
+
+    Where one name is in several folders (``patients/01``, ``controls/01``) it is joined to theirs.
+    """
+    guesses = [_subject(place) for place in places]
+    silent = [i for i, place in enumerate(places) if not _without_conditions(place.stem) and guesses[i][:4] != "sub-"]
+    folders = Counter(guesses[i] for i in silent if guesses[i] == _folder_person(places[i]))
     for folder, n in sorted(folders.items()):
-        if n > 1 and (len(set(subjects)) == 1 or not any(letter.isdigit() for letter in folder)):
+        if n > 1 and (len(set(guesses)) == 1 or not any(letter.isdigit() for letter in folder)):
             template.notes.append(f"{folder} is the name of a folder with {n} recordings: are they of one person?")
-    alone = [places[i].name for i in silent if subjects[i] == places[i].stem]
+    alone = [places[i].name for i in silent if guesses[i] == places[i].stem]
     if len(alone) > 1:
         each = "name no person: each became a subject of its own; is that right?"
         template.notes.append(f"{alone[0]} and {len(alone) - 1} more {each}")
-
-
-def _tell_apart(places: Sequence[Path], subjects: Sequence[str], template: ManifestTemplate) -> list[str]:
-    """Name subjects by their folder too where one name is in several (``patients/01``, ``controls/01``)."""
-    branches = [
-        tuple(part for part in place.parent.parts if _without_conditions(part) not in ("", subject))
-        for place, subject in zip(places, subjects, strict=True)
-    ]
-    several = {
-        name for name, n in Counter(name for name, _ in {*zip(subjects, branches, strict=True)}).items() if n > 1
-    }
-    names = [
-        "-".join([*branch, subject]) if subject in several else subject
-        for subject, branch in zip(subjects, branches, strict=True)
-    ]
-    for subject in sorted(several):
-        apart = sorted({name for name, guess in zip(names, subjects, strict=True) if guess == subject})
-        template.notes.append(f"{subject} is in several folders and became {', '.join(apart)}: are they one person?")
-    return names
+    branches = defaultdict[str, list[tuple[str, ...]]](list)  # by guess: the folders of each recording
+    for place, guess in zip(places, guesses, strict=True):
+        branches[guess].append(
+            tuple(part for part in place.parent.parts if _without_conditions(part) not in ("", guess))
+        )
+    several = {guess for guess, own in branches.items() if len(set(own)) > 1}
+    for guess in sorted(several):
+        apart = sorted({"-".join([*branch, guess]) for branch in branches[guess]})
+        template.notes.append(f"{guess} is in several folders and became {', '.join(apart)}: are they one person?")
+    return ["-".join([*branches[guess].pop(0), guess]) if guess in several else guess for guess in guesses]
 
 
 def _labels(places: Sequence[Path]) -> list[str]:

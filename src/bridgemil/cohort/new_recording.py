@@ -22,7 +22,8 @@ from bridgemil.cohort.scan import FLAT_UV, RecordingScan, collected_warnings, op
 from bridgemil.cohort.segment import segment
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.sources import Listing, Recording, SourceOptions, bids
+from bridgemil.cohort.sources import Listing, Recording, bids
+from bridgemil.cohort.tables import natural_key
 from bridgemil.cohort.validate import validate
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
@@ -61,15 +62,11 @@ def settings_for(
     electrode that the new recording was made against, since the cohort's own does not count for it.
     """
     if not preparation:
-        raise BadUse(
-            "the model was trained on arrays, and nobody wrote down how their recordings were prepared: it can be "
-            "given windows in Python, not a recording"
-        )
+        raise BadUse("the model was trained on arrays, not on recordings: give it windows in Python, not a recording")
     if bad_channels not in (None, "stop", "interpolate"):
         raise BadUse(f"bad_channels must be stop or interpolate, got {bad_channels!r}")
     changes: dict[str, Any] = {"channels": signal.channels, "recorded_reference": recorded_reference}
-    changes |= {"bad_channels": bad_channels} if bad_channels else {}
-    changes |= {"montage": montage} if montage else {}
+    changes |= {name: value for name, value in (("bad_channels", bad_channels), ("montage", montage)) if value}
     return parse(PrepareSettings, {**preparation, **changes})
 
 
@@ -83,17 +80,13 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
         if not path.is_dir() or formats.is_recording(path):
             recordings.append(_with_sidecars(path))
             continue
-        is_bids = any(path.glob("sub-*/eeg/")) or any(path.glob("sub-*/ses-*/eeg/"))
-        files = sorted(path.glob("sub-*/**/eeg/*_eeg.*") if is_bids else path.rglob("*"))
-        missed = filter(formats.is_missed, files)
-        inside: list[Recording | Problem] = [Problem(formats.ABSENT, file=plain(str(file))) for file in missed]
-        if is_bids:
-            listing = Listing("bids", path)
-            for found in bids.recordings(path, SourceOptions()):
-                bids.add(listing, found)
-            inside += [*listing.problems, *(replace(one, name=plain(str(one.path))) for one in listing.recordings)]
-        else:
-            inside += [_with_sidecars(file) for file in files if formats.is_recording(file)]
+        bids_files = [*path.glob("sub-*/eeg/*_eeg.*"), *path.glob("sub-*/ses-*/eeg/*_eeg.*")]
+        inside: list[Recording | Problem] = []
+        for file in sorted(bids_files or path.rglob("*"), key=lambda file: natural_key(str(file))):
+            if formats.is_missed(file):
+                inside.append(Problem(formats.ABSENT, file=plain(str(file))))
+            elif formats.is_recording(file):
+                inside.append(_with_sidecars(file))
         if not inside:
             raise BadData(f"{path}: no recording in this folder; {formats.FORMATS_READ}")
         recordings += inside
@@ -117,7 +110,6 @@ def _with_sidecars(path: Path) -> Recording | Problem:
 
 def read(
     recording: Recording,
-    signal: Signal,
     settings: PrepareSettings,
     min_windows: int = MIN_WINDOWS,
     highest: float = 0.0,
@@ -129,48 +121,39 @@ def read(
     ``min_windows`` is refused, and one that does not hold ``highest``, the upper edge in Hz of the highest band that
     the training recordings hold. ``BadData`` names the file and all that is wrong with it in one sentence.
     """
-    if not recording.path.exists():
-        raise BadData(f"{recording.name}: {formats.ABSENT if formats.is_absent(recording.path) else 'no such file'}")
+    name, cap, keep = recording.name, settings.montage, [channels.key(channel) for channel in settings.channels or ()]
+    if why := formats.missing(recording.path):
+        raise BadData(f"{name}: {why}")
     cleaner = cleaner or Cleaner.again(settings.clean, ())  # refuses to leave out the cohort's cleaning
     with TemporaryDirectory() as folder:
-        cap = settings.montage
         scan = scan_recording(recording, cap) if cleaner is None else clean(recording, cleaner, Path(folder), cap)
         if scan.error or scan.excluded:
-            raise BadData(f"{recording.name}: {scan.error or scan.excluded}")
-        keep = [channels.key(name) for name in signal.channels]
-        return _segmented(scan, keep, recording, settings, min_windows, highest)
-
-
-def _segmented(
-    scan: RecordingScan, keep: list[str], recording: Recording, settings: PrepareSettings, min_windows: int,
-    highest: float,
-) -> NewRecording:  # fmt: skip
-    # As a cohort of this one recording. Its rate is checked by ``_rate``; what concerns no subject does not matter.
-    listing = Listing("new", recording.path.parent, [scan.recording], {recording.subject: ""})
-    report = validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))
-    wrong = [*_unit(scan, keep), *_rate(scan, keep, settings, highest)] or [
-        problem.what for problem in report.problems if problem.subject is not None
-    ]
-    if wrong:
-        raise BadData(f"{recording.name}: {'; '.join(wrong)}")
-    try:
-        found = segment(report.plans[0])
-    except BadData as error:
-        raise BadData(f"{recording.name}: {'; '.join(problem.what for problem in error.problems)}") from error
+            raise BadData(f"{name}: {scan.error or scan.excluded}")
+        # As a cohort of this one recording. Its rate is checked by ``_rate``; what concerns no subject does not matter.
+        listing = Listing("new", recording.path.parent, [scan.recording], {recording.subject: ""})
+        _, plans = validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))
+        wrong = [*_unit(scan, keep), *_rate(scan, keep, settings, highest)]
+        wrong = wrong or [problem.what for problem in listing.problems if problem.subject is not None]
+        if wrong:
+            raise BadData(f"{name}: {'; '.join(wrong)}")
+        try:
+            found = segment(plans[0])
+        except BadData as error:
+            raise BadData(f"{name}: {'; '.join(problem.what for problem in error.problems)}") from error
     dropped = {"marked bad": found.counts["dropped_marked_bad"], "too loud": found.counts["dropped_amplitude"]}
     if len(found.windows) < min_windows:
         lost = f" ({sum(dropped.values())} were marked bad or too loud)" if any(dropped.values()) else ""
         raise BadData(
-            f"{recording.name}: too short: {scan.seconds:.1f} s give {len(found.windows)} windows of "
+            f"{name}: too short: {scan.seconds:.1f} s give {len(found.windows)} windows of "
             f"{settings.window_seconds:g} s{lost}; at least {min_windows} are needed"
         )
-    prefix = f"{recording.subject}, {recording.name}: "
-    notes = [note.removeprefix(prefix) for note in report.notes] + _stated_filters(recording.path, settings)
+    prefix = f"{recording.subject}, {name}: "
+    notes = [note.removeprefix(prefix) for note in listing.notes] + _stated_filters(recording.path, settings)
     for text in dict.fromkeys([*scan.warnings, *found.warnings]):  # names and dates do not concern the signal
         if re.search("MNE naming|patient|measurement date", text) is None:
             notes.append(f"a warning from reading or filtering: {text}")
     return NewRecording(
-        name=recording.name,
+        name=name,
         path=recording.path,
         windows=found.windows,
         starts=found.starts,

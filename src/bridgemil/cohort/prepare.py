@@ -22,14 +22,13 @@ from bridgemil.cohort.scan import RecordingScan, header_records, scan_recording
 from bridgemil.cohort.segment import SegmentPlan, SubjectTask, segment_subject
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import LeftOut, Listing, Recording
-from bridgemil.cohort.validate import ValidationReport, validate
+from bridgemil.cohort.validate import validate
 from bridgemil.errors import BadData, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
 from bridgemil.storage.artifact import digest
 
 RECIPE_VERSION = 3  # raise when the same settings give other windows
-EMPTY = "no usable window is left after amplitude rejection"
 
 
 def prepare(
@@ -132,36 +131,36 @@ def prepare(
             (out / cleaning.FOLDER).mkdir(exist_ok=True)
             found = dict(each(work, listing.recordings, jobs=workers, label="cleaning", show=progress))
         _drop_excluded(listing, found)
-    scans = {found[recording].recording: found[recording] for recording in listing.recordings}
-    report = validate(listing, list(scans.values()), chosen)
-    if report.problems and not skip_bad:
-        count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
+    channels, plans = validate(listing, [found[recording] for recording in listing.recordings], chosen)
+    if listing.problems and not skip_bad:
+        count = "1 problem" if len(listing.problems) == 1 else f"{len(listing.problems)} problems"
         written = f"only cleaned recordings were written, to {out}" if cleaner else "nothing was written"
-        raise BadData(f"{source}: {count}; {written} (--skip-bad leaves out what is bad)", report.problems)
-    if not report.plans:
-        left_out = [Problem(item.why, item.what) for item in report.left_out]
-        raise BadData(f"{source}: no usable recording", report.problems or left_out)
+        raise BadData(f"{source}: {count}; {written} (--skip-bad leaves out what is bad)", listing.problems)
+    if not plans:
+        left_out = [Problem(item.why, item.what) for item in listing.left_out]
+        raise BadData(f"{source}: no usable recording", listing.problems or left_out)
 
     if chosen.montage is not None:
-        report.notes.append(f"montage {chosen.montage.sentence}")
-        if far := chosen.montage.far(map(key, report.channels)):
-            report.notes.append(f"montage: farther than 15 mm: {', '.join(far)}")
-    labels = {plan.recording.subject: listing.labels[plan.recording.subject] for plan in report.plans}
-    if len(set(labels.values()) - {""}) < 2:
-        warnings.warn(folder.class_notes([*labels.values()])[0], BridgeMILWarning, stacklevel=2)
-    tasks = _tasks(listing, report, scans, out)
+        listing.notes.append(f"montage {chosen.montage.sentence}")
+        if far := chosen.montage.far(map(key, channels)):
+            listing.notes.append(f"montage: farther than 15 mm: {', '.join(far)}")
+    tasks = _tasks(listing, plans, out)
+    labels = [task.label for task in tasks]
+    if len(set(labels) - {""}) < 2:
+        warnings.warn(folder.class_notes(labels)[0], BridgeMILWarning, stacklevel=2)
     recipes = {task.subject: task.recipe for task in tasks}
-    recipe = digest([[*recipes.values()], report.channels, chosen.folds, chosen.burn_in, listing.columns])
+    recipe = digest([[*recipes.values()], channels, chosen.folds, chosen.burn_in, listing.columns])
     with folder.only_writer(out):
         if not folder.is_finished(out, recipe, recipes, overwrite):
             done = _segment(tasks, found, work, workers, progress)
-            empty = [Problem(EMPTY, subject) for subject in recipes if done[subject] is None]
+            why = "no usable window is left after amplitude rejection"
+            empty = [Problem(why, subject) for subject in recipes if done[subject] is None]
             if empty and not skip_bad:
                 raise BadData(f"{out}: not finished, {len(empty)} problems (--skip-bad leaves them out)", empty)
-            report.problems += empty
+            listing.problems += empty
             records = [record for subject in recipes if (record := done[subject]) is not None]
-            headers = header_records([scans[plan.recording] for plan in report.plans])
-            _finish(out, records, recipe, listing, report, chosen, headers)
+            headers = header_records([plan.scan for plan in plans])
+            _finish(out, records, recipe, listing, channels, chosen, headers)
         if cleaner is not None:
             cleaning.tidy(out / cleaning.FOLDER, found.values())
     return Cohort.open(out)
@@ -179,7 +178,8 @@ def _segment(
     done = folder.already_done(out, {task.subject: task.recipe for task in tasks})
     rest = [task for task in tasks if task.subject not in done]
     # Cleaned signals are removed when a cohort is finished; those of subjects to be segmented again are made again.
-    gone = {plan.recording.name for task in rest for plan in task.plans if not plan.recording.path.exists()}
+    recordings = [plan.scan.recording for task in rest for plan in task.plans]
+    gone = {recording.name for recording in recordings if not recording.path.exists()}
     if work is not None and gone:
         again = [recording for recording in found if recording.name in gone]
         deque(each(partial(work, with_signal=True), again, jobs=jobs, label="cleaning", show=show), maxlen=0)
@@ -202,26 +202,24 @@ def _drop_excluded(listing: Listing, found: Mapping[Recording, RecordingScan]) -
     listing.drop(empty)
 
 
-def _tasks(
-    listing: Listing, report: ValidationReport, scans: Mapping[Recording, RecordingScan], out: Path
-) -> list[SubjectTask]:
+def _tasks(listing: Listing, plans: Sequence[SegmentPlan], out: Path) -> list[SubjectTask]:
     """What to do for each subject, and the recipe that identifies its result."""
     import mne
 
-    plans: dict[str, list[SegmentPlan]] = {}
-    for plan in report.plans:
-        plans.setdefault(plan.recording.subject, []).append(plan)
+    by_subject: dict[str, list[SegmentPlan]] = {}
+    for plan in plans:
+        by_subject.setdefault(plan.scan.recording.subject, []).append(plan)
     tasks = []
-    for subject, own in plans.items():
+    for subject, own in by_subject.items():
         files, steps = list[dict[str, Any]](), list[Any]()
-        for plan, scan in ((plan, scans[plan.recording]) for plan in own):
-            rate = scan.native_rate(plan.spellings)
+        for plan in own:
+            scan, rate = plan.scan, plan.scan.native_rate(plan.spellings)
             about = {"file": scan.recording.name, "sha256": scan.sha256, "bytes": scan.n_bytes, "sfreq": scan.sfreq}
             about |= {"native_sfreq": rate, "seconds": scan.seconds, "reader_warnings": scan.warnings}
             about |= {"reference_electrode": scan.zero} if plan.zero in plan.names else {}
             files.append(about | ({"cleaning": scan.cleaning} if scan.cleaning else {}))
             electrodes = [list(plan.spellings.items()), plan.interpolate, plan.supports, plan.references, plan.zero]
-            cleaned = plan.recording.path.parent.name if scan.cleaning else None
+            cleaned = scan.recording.path.parent.name if scan.cleaning else None
             steps.append([scan.sha256, cleaned, electrodes, rate, plan.high, plan.notch, scan.bad_spans])
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
         label = listing.labels[subject]
@@ -231,7 +229,7 @@ def _tasks(
 
 
 def _finish(
-    out: Path, records: list[dict[str, Any]], recipe: str, listing: Listing, report: ValidationReport,
+    out: Path, records: list[dict[str, Any]], recipe: str, listing: Listing, channels: list[str],
     settings: PrepareSettings, headers: Mapping[str, Mapping[str, Any]],
 ) -> None:  # fmt: skip
     """Gather the subjects' records into the cohort's two files."""
@@ -247,7 +245,7 @@ def _finish(
     ]
     metadata = {
         "source": listing.source,
-        "channels": report.channels,
+        "channels": channels,
         "sfreq": settings.sfreq,
         "n_times": settings.window_samples,
         "folds": settings.folds or folder.default_folds(labels),
@@ -256,9 +254,9 @@ def _finish(
         "versions": {"bridgemil": __version__, "python": platform.python_version()}
         | {name: version(name) for name in ("mne", "numpy", "scipy")},
         "recipe": recipe,
-        "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
-        "skipped": [plain(str(problem)) for problem in report.problems],
-        "notes": [plain(note) for note in report.notes + folder.class_notes(labels) + distorted],
+        "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in listing.left_out],
+        "skipped": [plain(str(problem)) for problem in listing.problems],
+        "notes": [plain(note) for note in listing.notes + folder.class_notes(labels) + distorted],
         "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
     } | ({"provenance": listing.provenance} if listing.provenance else {})
     clash = {name: f"{name}_source" for name in SubjectRecord.__dataclass_fields__}

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats, tables
 from bridgemil.cohort.caps import Cap
-from bridgemil.cohort.formats import EDF, EdfHeader, Unusable, read_edf
+from bridgemil.cohort.formats import EDF, EdfSignal, Unusable, read_edf
 from bridgemil.cohort.sources import Recording
 from bridgemil.errors import Problem, plain
 from bridgemil.parallel import machine_memory
@@ -86,7 +86,7 @@ class RecordingScan:
     n_channels: int = 0  # in the file, of whatever kind
     reference: str = ""  # as the channels' names say it: LE
     stated_reference: str | None = None  # as the BIDS sidecar states it (EEGReference)
-    zero: str | None = None  # the electrode that is itself the reference, see ``add_reference``
+    zero: str | None = None  # the electrode that is itself the reference, a channel of zeros
     identity: str | None = None  # a hash of whom the header names; never written (see ``header_records``)
     day: int | None = None  # when it was made; never written as such
     cleaning: list[dict[str, Any]] = field(default_factory=list)  # what each function changed (``cohort.cleaning``)
@@ -106,17 +106,6 @@ class RecordingScan:
     def native_rate(self, keep: Iterable[str]) -> float:
         """The lowest rate, in Hz, at which one of these channels was recorded: a file may hold signals of several."""
         return min((self.rates.get(channel, self.sfreq) for channel in keep), default=self.sfreq)
-
-    def add_reference(self, name: str) -> bool:
-        """Let this electrode be the reference, a channel of zeros; False if the file holds a signal of it."""
-        channel = channels.key(name)
-        if channel in self.ambiguous or self.std.get(channel, 0.0) >= FLAT_UV:
-            return False
-        self.zero = channel
-        self.spellings.setdefault(channel, name)
-        for part in (self.bad, self.rates, self.std, self.level, self.fingerprint):
-            part.pop(channel, None)
-        return True
 
     def problem(self, what: str) -> Problem:
         """A problem of this recording."""
@@ -148,7 +137,7 @@ def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:
     raw = mne.io.read_raw(path, preload=False, verbose="WARNING")
     if not needed or path.suffix.lower() not in EDF:
         return raw
-    rates = {name: signal.rate for name, signal in zip(raw.ch_names, read_edf(path).signals, strict=True)}
+    rates = {name: signal.rate for name, signal in zip(raw.ch_names, read_edf(path), strict=True)}
     if min(rates[name] for name in needed) >= raw.info["sfreq"] * (1 - 1e-9):
         return raw
     return mne.io.read_raw(path, include=list(needed), exclude_after_unique=True, preload=False, verbose="WARNING")
@@ -176,24 +165,22 @@ def _scan(scan: RecordingScan, cap: Cap | None) -> None:
     formats.refuse_irregular(path)
     if path.is_file() and path.stat().st_size == 0:
         raise Unusable("the file is empty (0 bytes)")
-    header = read_edf(path) if path.suffix.lower() in EDF else None
+    edf_signals = read_edf(path) if path.suffix.lower() in EDF else None
     if path.suffix.lower() == ".fif":
         formats.check_fif(path)
     with collected_warnings(scan.warnings):
         raw = open_raw(path)
         _check_raw(raw, scan.recording)
-        _read_header(raw, scan, header, cap)
+        _read_header(raw, scan, edf_signals, cap)
     if any("samples set to zero" in text for text in scan.warnings):
         raise Unusable("unreadable: a part of its samples cannot be read, and the reader put zeros there")
-    files = _files(path, raw)
-    scan.n_bytes, scan.sha256 = sum(file.stat().st_size for file in files), _hash(files)
-    if header is not None and header.has_gaps:
-        raise Unusable(
-            "discontinuous (EDF+D): it has gaps that the reader closes, or does not say where its records begin; "
-            "export it without gaps, or in pieces"
-        )
     if scan.n_times == 0:
         raise Unusable("zero length: the file holds no sample")
+    digest, files = hashlib.sha256(), _files(path, raw)
+    for file in files:
+        with file.open("rb") as stream:
+            hashlib.file_digest(stream, lambda: digest)
+    scan.n_bytes, scan.sha256 = sum(file.stat().st_size for file in files), digest.hexdigest()
 
 
 def _check_raw(raw: BaseRaw, recording: Recording) -> None:
@@ -201,23 +188,22 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
     sfreq, n_times = float(raw.info["sfreq"]), int(raw.n_times)
     if not 0 < sfreq <= formats.MOST_HZ:
         raise Unusable(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
-    stated = tables.stated_seconds(recording.eeg_json)  # a side file that cannot be read is a problem for every format
+    stated = formats.finite(tables.read_json(recording.eeg_json).get("RecordingDuration")) or 0.0
     if recording.path.suffix.lower() in formats.EEGLAB:
         formats.check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
     if recording.path.suffix.lower() in formats.BRAINVISION:
         width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
-        short = formats.cut_short(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
+        formats.check_brainvision(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
         slack = 1.0 if stated.is_integer() else 0.1  # a whole number may have been rounded
-        if short is None and n_times / sfreq + slack < stated:
-            short = f"its eeg.json says {stated:g} s (RecordingDuration), its data file has {n_times / sfreq:g} s"
-        if short:
-            raise Unusable(f"truncated: {short}")
+        if n_times / sfreq + slack < stated:
+            what = f"its eeg.json says {stated:g} s (RecordingDuration), its data file has {n_times / sfreq:g} s"
+            raise Unusable(f"truncated: {what}")
     needed = 8 * n_times * len(raw.ch_names)
     if needed > (machine_memory() or math.inf):
         raise Unusable(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
 
 
-def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None, cap: Cap | None) -> None:
+def _read_header(raw: BaseRaw, scan: RecordingScan, edf: list[EdfSignal] | None, cap: Cap | None) -> None:
     scan.sfreq, scan.n_times, scan.n_channels = float(raw.info["sfreq"]), int(raw.n_times), len(raw.ch_names)
     scan.identity, scan.day = identity_hash(scan.recording.path, raw), recording_day(raw)
     keys = {name: channels.key(name) for name in raw.ch_names} if cap is None else cap.keys(raw.ch_names)
@@ -235,14 +221,14 @@ def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None, ca
     scan.reference = channels.reference(scan.spellings.values())
     stated = tables.read_json(scan.recording.eeg_json).get("EEGReference")
     scan.stated_reference = plain(stated) if isinstance(stated, str) and not tables.is_missing(stated) else None
-    signals = dict(zip(raw.ch_names, header.signals, strict=True)) if header is not None else {}
+    signals = dict(zip(raw.ch_names, edf, strict=True)) if edf is not None else {}
     for channel, name in scan.spellings.items():
         if name in raw.info["bads"] or channel in marked_bad:
             scan.bad[channel] = "marked bad"
         if name in signals and signals[name].bad is not None:
             scan.bad[channel] = str(signals[name].bad)
         scan.rates[channel] = signals[name].rate if name in signals else scan.sfreq
-    scan.bad_spans = bad_spans(raw, scan.recording.events_tsv)
+    scan.bad_spans = _bad_spans(raw, scan.recording.events_tsv)
     if scan.n_times:
         _measure(raw, scan)
 
@@ -292,7 +278,7 @@ def _levels(signal: NDArray[np.float64], sfreq: float) -> NDArray[np.float64]:
     return np.asarray(values.std(axis=2))
 
 
-def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
+def _bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
     """Onset and duration, in seconds, of stretches marked BAD*, EDGE*, boundary or (not at the beginning) New Segment.
 
     From the annotations and the BIDS events. The duration of a boundary, that of what was removed, becomes 0.
@@ -316,15 +302,6 @@ def _files(path: Path, raw: BaseRaw) -> list[Path]:
         if file.is_file():
             files.setdefault(file.resolve(), file)
     return sorted(files.values(), key=lambda file: (file.name, file.resolve()))
-
-
-def _hash(files: list[Path]) -> str:
-    """The SHA-256 of several files, one after the other."""
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            hashlib.file_digest(stream, lambda: digest)
-    return digest.hexdigest()
 
 
 def identity_hash(path: Path, raw: BaseRaw) -> str | None:

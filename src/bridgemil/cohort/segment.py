@@ -6,6 +6,7 @@ are one transform (see ``filters``); concatenated recordings and those too short
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,10 +18,9 @@ from bridgemil.cohort.channels import template
 from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
 from bridgemil.cohort.folder import describe, write_subject
 from bridgemil.cohort.formats import Unusable
-from bridgemil.cohort.scan import bad_spans, collected_warnings, open_raw
+from bridgemil.cohort.scan import RecordingScan, collected_warnings, open_raw
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.sources import Recording
-from bridgemil.errors import BadData, Problem
+from bridgemil.errors import BadData
 
 if TYPE_CHECKING:
     from mne.io import BaseRaw
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class SegmentPlan:
     """How one recording is segmented; decided for the whole cohort before any is."""
 
-    recording: Recording
+    scan: RecordingScan
     settings: PrepareSettings
     spellings: dict[str, str]  # channel to keep, in order -> its name in this file
     interpolate: tuple[str, ...]  # those of them to rebuild from the others
@@ -60,16 +60,14 @@ def segment(plan: SegmentPlan) -> Segments:
     settings, notes = plan.settings, list[str]()
     try:
         with collected_warnings(notes):
-            raw = open_raw(plan.recording.path, [name for name in plan.names if name != plan.zero])
-            spans = bad_spans(raw, plan.recording.events_tsv)
+            raw = open_raw(plan.scan.recording.path, [name for name in plan.names if name != plan.zero])
             signal = preprocess(raw, plan)  # channels x time
     except Exception as error:  # the message of a library may quote the header
         why = str(error) if isinstance(error, Unusable) else f"{type(error).__name__} in filtering or reading"
-        problem = Problem(f"cannot be segmented: {why}", plan.recording.subject, plan.recording.name)
-        raise BadData("preparation stopped", [problem]) from error
+        raise BadData("preparation stopped", [plan.scan.problem(f"cannot be segmented: {why}")]) from error
     firsts = np.arange(0, signal.shape[1] - settings.window_samples + 1, settings.step_samples)
     starts = firsts / settings.sfreq
-    marked = touching(starts, settings.window_seconds, spans)
+    marked = touching(starts, settings.window_seconds, plan.scan.bad_spans)
     keep = ~marked if settings.bad_annotations == "drop" else np.ones_like(marked)
     windows = np.lib.stride_tricks.sliding_window_view(signal, settings.window_samples, axis=1)
     windows = windows[:, firsts[keep]]  # channels x windows x time
@@ -153,7 +151,7 @@ def _interpolate(raw: BaseRaw, electrodes: list[str], plan: SegmentPlan) -> None
     raw.interpolate_bads(reset_bads=True, verbose="WARNING")
 
 
-def touching(starts: NDArray[np.float64], length: float, spans: list[tuple[float, float]]) -> NDArray[np.bool_]:
+def touching(starts: NDArray[np.float64], length: float, spans: Sequence[tuple[float, float]]) -> NDArray[np.bool_]:
     """Which windows [start, start + length) touch a marked stretch; a mark without duration is a point."""
     hit = np.zeros(len(starts), dtype=bool)
     for onset, duration in spans:
@@ -181,9 +179,9 @@ def segment_subject(task: SubjectTask) -> dict[str, Any] | None:
     lengths = [len(part.windows) for part in parts]
     if not sum(lengths):
         return None
-    windows = parts[0].windows if len(parts) == 1 else np.concatenate([part.windows for part in parts])
+    windows = np.concatenate([part.windows for part in parts]) if len(parts) > 1 else parts[0].windows
     starts = np.concatenate([part.starts for part in parts])
-    names = [plan.recording.name for plan in task.plans]
+    names = [plan.scan.recording.name for plan in task.plans]
     record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
     pairs = zip(task.files, parts, strict=True)
     record["files"] = [{**file, **part.counts, "filter_warnings": part.warnings} for file, part in pairs]

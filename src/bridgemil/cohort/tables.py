@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections import Counter
@@ -23,7 +24,7 @@ MISSING = {"", "n/a", "nan"}  # BIDS writes n/a, some libraries nan; NA and none
 SEX, AGE = ("sex", "gender"), ("age", "ageyears", "age_years", "age(years)")  # columns, in small letters
 # Columns that hold the diagnosis itself, in small letters.
 LABELS = {"group", "label", "diagnosis", "class", "dx", "condition", "disease", "status", "category"}
-MAX_BYTES, MAX_JSON_BYTES = 200_000_000, 10_000_000  # of a table, of an eeg.json
+MAX_BYTES = 200_000_000  # of a table or an eeg.json
 NEW_SEGMENT = "new segment"  # BrainVision's mark where recording continued; also where it began
 Rows = list[tuple[int, dict[str, str]]]  # each row with its line in the file, from 1
 
@@ -43,6 +44,11 @@ def folded(name: str) -> str:
     return "".join(name.split()).lower()
 
 
+def columns_named(wanted: str, columns: Sequence[str]) -> list[str]:
+    """The columns that a name may mean: the one of that very name, or those that differ in capitals and spaces."""
+    return [wanted] if wanted in columns else [name for name in columns if folded(name) == folded(wanted)]
+
+
 def is_label(column: str, values: Sequence[Any], labels: Sequence[str]) -> bool:
     """Whether a column states the diagnosis: by the classes' names, or in other words under a name of ``LABELS``."""
     pairs = {(str(value), label) for value, label in zip(values, labels, strict=True)}
@@ -53,22 +59,20 @@ def is_label(column: str, values: Sequence[Any], labels: Sequence[str]) -> bool:
     return same_words or (determines and column.lower() in LABELS)
 
 
-def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None) -> tuple[list[str], Rows]:
+def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] = ()) -> tuple[list[str], Rows]:
     """The columns and the numbered rows of a delimited text file (UTF-8), as it is written; '' is a missing value.
 
     ``BadData`` names the line of a row with more cells than columns, or with a line break in a cell. With the tab of
     BIDS a cell ends there whatever quotation marks there are; with None, whichever of comma, semicolon and tab the
     header has most of separates cells, and a quoted cell may hold it. A control character or an invisible mark is
-    refused in the columns that are ``used`` (all, if None), whose capitals and spaces do not matter; elsewhere it is
-    shown as its code.
+    refused in the columns that are ``used``, whose capitals and spaces do not matter; elsewhere its code is shown.
     """
-    lines = _lines(path, delimiter)
+    lines, wanted = _lines(path, delimiter), {folded(name) for name in used}
     if not lines:
         return [], []
-    wanted = None if used is None else {folded(name) for name in used}
 
     def safe(value: str, line: int, column: str) -> str:
-        if plain(value) != value and (wanted is None or folded(column) in wanted):
+        if plain(value) != value and folded(column) in wanted:
             raise BadData(f"{path}, line {line}: holds a control character or an invisible mark; take it out")
         return plain(value)
 
@@ -83,19 +87,17 @@ def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] |
     for number, cells in lines[1:]:
         if any(cells[len(columns) :]):
             raise BadData(f"{path}, line {number}: has {len(cells)} cells, there are {len(columns)} columns")
-        values = [safe(value, number, name) for name, value in zip(columns, cells, strict=False)]
-        row = dict.fromkeys(columns, "") | dict(zip(columns, values, strict=False))
-        rows.append((number, {name: "" if value.lower() in MISSING else value for name, value in row.items()}))
+        row = {name: safe(value, number, name) for name, value in itertools.zip_longest(columns, cells, fillvalue="")}
+        rows.append((number, {name: "" if row[name].lower() in MISSING else row[name] for name in columns}))
     return columns, rows
 
 
 def _lines(path: Path, delimiter: str | None) -> list[tuple[int, list[str]]]:
     """The cells of each line that has any, with the line's number."""
     try:
-        text = _text(path, MAX_BYTES)
-    except (Unusable, UnicodeDecodeError) as error:
-        why = str(error) if isinstance(error, Unusable) else "is no table in UTF-8 text"
-        raise BadData(f"{path}: {why}") from None
+        text = _text(path)
+    except Unusable as error:
+        raise BadData(f"{path}: {error}") from None
     dialect: dict[str, Any] = {"quoting": csv.QUOTE_NONE}
     if delimiter is None:
         header = next((line for line in text.splitlines() if line.strip()), "")
@@ -116,14 +118,16 @@ def _lines(path: Path, delimiter: str | None) -> list[tuple[int, list[str]]]:
     return lines
 
 
-def _text(path: Path, most: int) -> str:
-    """The content of a text file of at most so many bytes; ``Unusable`` if there is none."""
+def _text(path: Path) -> str:
+    """The content of a text file; ``Unusable`` if there is none, or too much."""
     if is_irregular(path):
         raise Unusable(IRREGULAR)
     try:
-        if (size := path.stat().st_size) > most:
+        if (size := path.stat().st_size) > MAX_BYTES:
             raise Unusable(f"is too large for a table or a side file ({size / 1e6:,.0f} MB)")
         return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Unusable("is no text in UTF-8") from None
     except OSError as error:
         raise Unusable(f"cannot be read ({error.strerror})") from None
 
@@ -148,7 +152,7 @@ def is_boundary(text: str) -> bool:
 def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
     """Onset, duration (in seconds) and mark of the stretches that an events.tsv marks as bad; n/a is duration 0."""
     marks = []
-    for line, event in _rows(path, "onset", ("duration", "trial_type", "value")):
+    for place, event in _rows(path, "onset", ("duration", "trial_type", "value")):
         texts = [text for text in (event.get("trial_type", ""), event.get("value", "")) if is_bad_mark(text)]
         if not texts:
             continue
@@ -157,8 +161,7 @@ def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
             duration = None
         if onset is None or duration is None:
             column, more = ("onset", "") if onset is None else ("duration", ", 0 or more, or n/a")
-            what = f"marks a bad stretch, and its {column} is not a number of seconds{more}"
-            raise Unusable(f"{_name(path)}, line {line}: {what}")
+            raise Unusable(f"{place}: marks a bad stretch, and its {column} is not a number of seconds{more}")
         marks.append((onset, duration, texts[0]))
     return marks
 
@@ -174,17 +177,18 @@ def sidecar_channels(path: Path | None, keys: Mapping[str, str]) -> tuple[dict[s
     return types, {channel for channel, row in named if row.get("status", "").lower() == "bad"}
 
 
-def _rows(path: Path | None, needed: str, used: tuple[str, ...]) -> Rows:
-    """The numbered rows of a side file that must have the column ``needed``; ``used`` are read too."""
+def _rows(path: Path | None, needed: str, used: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+    """The rows of a side file that must have the column ``needed``, each with its place; ``used`` are read too."""
     if path is None:
         return []
+    name = plain(path.name)
     try:
         columns, rows = read_table(path, used=(needed, *used))
     except BadData as error:
-        raise Unusable(f"{_name(path)}{str(error).removeprefix(plain(str(path)))}") from None
+        raise Unusable(f"{name}{str(error).removeprefix(plain(str(path)))}") from None
     if columns and needed not in columns:
-        raise Unusable(f"{_name(path)}: has no column {needed}; are its columns separated by tabs?")
-    return rows
+        raise Unusable(f"{name}: has no column {needed}; are its columns separated by tabs?")
+    return [(f"{name}, line {line}", row) for line, row in rows]
 
 
 def read_json(path: Path | None) -> dict[str, Any]:
@@ -192,29 +196,13 @@ def read_json(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        content = json.loads(_text(path, MAX_JSON_BYTES))
-    except Unusable as error:
-        raise Unusable(f"{_name(path)}: {error}") from None
-    except (ValueError, RecursionError):
-        raise Unusable(f"{_name(path)}: is no JSON in UTF-8 text") from None
+        content = json.loads(_text(path))
+    except (Unusable, ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, Unusable) else "is no JSON"
+        raise Unusable(f"{plain(path.name)}: {why}") from None
     if not isinstance(content, dict):
-        raise Unusable(f"{_name(path)}: is no JSON object ({{...}})")
+        raise Unusable(f"{plain(path.name)}: is no JSON object ({{...}})")
     return content
-
-
-def stated_seconds(path: Path | None) -> float:
-    """The duration in seconds that an eeg.json states (RecordingDuration); 0 if it does not."""
-    stated = read_json(path).get("RecordingDuration")
-    if stated is None or (isinstance(stated, str) and is_missing(stated)):
-        return 0.0
-    seconds = finite(stated)
-    if seconds is None or seconds < 0:
-        raise Unusable(f"{_name(path)}: RecordingDuration is not a number of seconds")
-    return seconds
-
-
-def _name(path: Path | None) -> str:
-    return plain(path.name) if path is not None else ""
 
 
 CONTROL_NAMES = frozenset(  # compared without capitals; _ and - are spaces

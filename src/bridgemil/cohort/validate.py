@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,60 +24,56 @@ UNIT_FACTOR = 100.0  # recordings of one cohort differ by less; a wrong unit is 
 COPY_UV = 0.1  # a copy's samples, rounded by another format, differ by less on average
 
 
-@dataclass
-class ValidationReport:
-    """How each good recording is segmented, what is wrong, and what the cohort's record must state."""
+def validate(
+    listing: Listing, scans: Sequence[RecordingScan], settings: PrepareSettings
+) -> tuple[list[str], list[SegmentPlan]]:
+    """The cohort's channels, as it names them, and how each good recording is segmented.
 
-    channels: list[str] = field(default_factory=list)  # as the cohort names them
-    plans: list[SegmentPlan] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    lost_copies: dict[str, str] = field(default_factory=dict)  # subject with a copy to the one that keeps the recording
-
-
-def validate(listing: Listing, scans: Sequence[RecordingScan], settings: PrepareSettings) -> ValidationReport:
-    """The cohort's channels, a plan for every good recording, and every problem of the others.
-
-    ``scans`` are of the recordings of ``listing``, in its order.
+    ``scans`` are of the recordings of ``listing``, in its order. The listing is given every problem of the others, what
+    is left out, and what the cohort's record must note.
     """
-    report = ValidationReport(problems=[*listing.problems], left_out=[*listing.left_out], notes=[*listing.notes])
     usable = [scan for scan in scans if scan.error is None]
     for scan in usable:
-        _add_reference(scan, settings, report)
-    report.problems += [scan.problem(scan.error) for scan in scans if scan.error]
-    refused = _duplicates(usable, listing, settings, report)
+        _add_reference(scan, settings, listing)
+    listing.problems += [scan.problem(scan.error) for scan in scans if scan.error]
+    refused, kept_copies = _duplicates(usable, listing, settings)
     levels = [scan.amplitude for scan in usable if 0 < scan.amplitude <= LOUDEST_UV]
     usual = float(np.median(levels)) if len(levels) > 2 else 0.0
     for scan in usable:
-        found = _unusable(scan, settings) + _wrong_unit(scan, usual)
-        report.problems += map(scan.problem, found)
-        if found:
+        if found := _unusable(scan, settings, usual):
+            listing.problems += map(scan.problem, found)
             refused.add(id(scan))
     usable = [scan for scan in usable if id(scan) not in refused]
     while True:  # who is refused does not decide on the channels
         keep = _choose_channels(usable, settings)
         refusals = {id(scan): _refusals(scan, keep, settings) for scan in usable}
-        report.problems += [scan.problem(what) for scan in usable for what in refusals[id(scan)]]
+        listing.problems += [scan.problem(what) for scan in usable for what in refusals[id(scan)]]
         if not any(refusals.values()):
             break
         usable = [scan for scan in usable if not refusals[id(scan)]]
-    _list_channels(usable, keep, settings, report)
-    report.channels = channels.display(keep, usable[0].spellings.values()) if usable else []
-    if settings.channels is not None:
-        report.channels = list(settings.channels)
-    report.plans = [_plan(scan, keep, settings, report) for scan in usable if keep]
-    _note_references(listing, usable, settings, report)
-    _subjects_left(listing, scans, report)
-    return report
+    _list_channels(usable, keep, settings, listing)
+    plans = [_plan(scan, keep, settings, listing) for scan in usable if keep]
+    _note_references(usable, settings, listing)
+    twins = _subjects_left(scans, {plan.scan.recording.subject for plan in plans}, kept_copies, listing)
+    named = channels.display(keep, usable[0].spellings.values() if usable else ())
+    return list(settings.channels or named), [plan for plan in plans if plan.scan.recording.subject not in twins]
 
 
-def _add_reference(scan: RecordingScan, settings: PrepareSettings, report: ValidationReport) -> None:
-    """Add the electrode that is itself the reference, by the user's word or the sidecar's."""
+def _add_reference(scan: RecordingScan, settings: PrepareSettings, listing: Listing) -> None:
+    """Add the electrode that is itself the reference, by the user's word or the sidecar's, as a channel of zeros."""
     name = settings.recorded_reference or channels.reference_electrode(scan.stated_reference or "")
-    if name is not None and not scan.add_reference(name) and settings.recorded_reference:
-        what = f"{scan.recording.subject}, {scan.recording.name}: {name} is not flat, so it is not the reference"
-        report.notes.append(f"{what}; used as recorded")
+    channel = channels.key(name or "")
+    if name is None:
+        return
+    if channel in scan.ambiguous or scan.std.get(channel, 0.0) >= FLAT_UV:  # the file holds a signal of it
+        if settings.recorded_reference:
+            what = "is not flat, so it is not the reference; used as recorded"
+            listing.notes.append(f"{scan.recording.subject}, {scan.recording.name}: {name} {what}")
+        return
+    scan.zero = channel
+    scan.spellings.setdefault(channel, name)
+    for part in (scan.bad, scan.rates, scan.std, scan.level, scan.fingerprint):
+        part.pop(channel, None)
 
 
 def _choose_channels(usable: Sequence[RecordingScan], settings: PrepareSettings) -> list[str]:
@@ -97,14 +92,14 @@ def _present(scan: RecordingScan, settings: PrepareSettings) -> set[str]:
 
 
 def _list_channels(
-    usable: Sequence[RecordingScan], keep: Sequence[str], settings: PrepareSettings, report: ValidationReport
+    usable: Sequence[RecordingScan], keep: Sequence[str], settings: PrepareSettings, listing: Listing
 ) -> None:
     """List the channels that the cohort does not have, and why; none at all is a problem."""
     anywhere = {channel for scan in usable for channel in scan.spellings}
     references = [channels.key(name) for name in settings.reference]
     if usable and not keep:
         what = f"no scalp electrode is shared by all recordings (channels seen: {some(sorted(anywhere), 12)})"
-        report.problems.append(Problem(f"{what}; name the ones to keep with --channels"))
+        listing.problems.append(Problem(f"{what}; name the ones to keep with --channels"))
     for channel in channels.order(anywhere - set(keep)):
         having = [scan.recording.subject for scan in usable if channel in _present(scan, settings)]
         if settings.channels is not None:
@@ -117,13 +112,13 @@ def _list_channels(
             lacking = sorted({scan.recording.subject for scan in usable} - set(having))
             why = f"not usable in every recording (lacking in {some(lacking, 5)})"
         name = next(scan.spellings[channel] for scan in usable if channel in scan.spellings)
-        report.left_out.append(LeftOut(f"channel {name}", f"{why}; in {len(having)} of {len(usable)} recordings"))
+        listing.left_out.append(LeftOut(f"channel {name}", f"{why}; in {len(having)} of {len(usable)} recordings"))
     typed = sorted({name for scan in usable for name in scan.other if name not in scan.spellings.values()})
-    report.left_out += [LeftOut(f"channel {name}", "not of type EEG") for name in typed]
+    listing.left_out += [LeftOut(f"channel {name}", "not of type EEG") for name in typed]
 
 
-def _unusable(scan: RecordingScan, settings: PrepareSettings) -> list[str]:
-    """Why this recording cannot be used, whatever the channels."""
+def _unusable(scan: RecordingScan, settings: PrepareSettings, usual: float) -> list[str]:
+    """Why this recording cannot be used, whatever the channels; ``usual`` is the cohort's median amplitude or 0."""
     found = []
     for name in () if settings.reference == ("average",) else settings.reference:
         channel = channels.key(name)
@@ -133,6 +128,11 @@ def _unusable(scan: RecordingScan, settings: PrepareSettings) -> list[str]:
             found.append(f"reference {name} is there more than once: {', '.join(scan.ambiguous[channel])}")
         elif channel in scan.bad:
             found.append(f"reference {name} {scan.bad[channel]}")
+    level, beside = scan.amplitude, f", {usual:.2g} µV is usual among the others" if usual else ""
+    far = usual and not usual / UNIT_FACTOR <= level <= usual * UNIT_FACTOR
+    if 0 < level <= IMPLAUSIBLE_UV and (far or level > LOUDEST_UV):  # louder channels: see ``_refusals``
+        varies = f"its electrodes vary by {float(f'{level:.2g}'):,g} µV{beside}"
+        found.append(f"{varies}: is the file's unit right? (microvolts called millivolts are a factor of 1000)")
     n_times = round(scan.n_times * settings.sfreq / scan.sfreq)
     n_windows = max(0, n_times - settings.window_samples) // settings.step_samples + 1
     needed = 4 * max(n_windows * settings.window_samples, n_times) * len(settings.channels or scan.spellings)
@@ -146,17 +146,6 @@ def _unusable(scan: RecordingScan, settings: PrepareSettings) -> list[str]:
     elif settings.bad_annotations == "drop" and marked.all():
         found.append(f"no usable window: all {len(starts)} touch a stretch marked bad")
     return found
-
-
-def _wrong_unit(scan: RecordingScan, usual: float) -> list[str]:
-    """Whether a recording's amplitude is implausible, or far from the cohort's median recording (0: unknown)."""
-    level = scan.amplitude
-    far = usual and not usual / UNIT_FACTOR <= level <= usual * UNIT_FACTOR
-    if not 0 < level <= IMPLAUSIBLE_UV or not (far or level > LOUDEST_UV):  # louder channels: see ``_refusals``
-        return []
-    varies = f"its electrodes vary by {float(f'{level:.2g}'):,g} µV"
-    beside = f", {usual:.2g} µV is usual among the others" if usual else ""
-    return [f"{varies}{beside}: is the file's unit right? (microvolts called millivolts are a factor of 1000)"]
 
 
 def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings) -> list[str]:
@@ -199,7 +188,7 @@ def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSetting
     return found
 
 
-def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, report: ValidationReport) -> SegmentPlan:
+def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, listing: Listing) -> SegmentPlan:
     name = f"{scan.recording.subject}, {scan.recording.name}"
     interpolate = tuple(channel for channel in keep if channel in scan.bad)
     good = {c: n for c, n in scan.spellings.items() if c not in scan.bad and c not in scan.ambiguous}
@@ -209,17 +198,22 @@ def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, r
     high = settings.high if settings.high is None or settings.high < nyquist else None
     if high != settings.high or notch != settings.notch:
         left_out = f"filters at or beyond {nyquist:g} Hz were left out"
-        report.notes.append(f"{name}: sampled at {2 * nyquist:g} Hz; {left_out}")
-    report.notes += [f"{name}: {channel} {scan.bad[channel]}; interpolated" for channel in interpolate]
-    spellings = {channel: scan.spellings[channel] for channel in keep}
-    zero = scan.spellings[scan.zero] if scan.zero else None
-    references = tuple(scan.spellings[channels.key(one)] for one in settings.reference if one != "average")
-    return SegmentPlan(scan.recording, settings, spellings, interpolate, supports, references, high, notch, zero)
+        listing.notes.append(f"{name}: sampled at {2 * nyquist:g} Hz; {left_out}")
+    listing.notes += [f"{name}: {channel} {scan.bad[channel]}; interpolated" for channel in interpolate]
+    return SegmentPlan(
+        scan,
+        settings,
+        spellings={channel: scan.spellings[channel] for channel in keep},
+        interpolate=interpolate,
+        supports=supports,
+        references=tuple(scan.spellings[channels.key(one)] for one in settings.reference if one != "average"),
+        high=high,
+        notch=notch,
+        zero=scan.spellings[scan.zero] if scan.zero else None,
+    )
 
 
-def _note_references(
-    listing: Listing, usable: Sequence[RecordingScan], settings: PrepareSettings, report: ValidationReport
-) -> None:
+def _note_references(usable: Sequence[RecordingScan], settings: PrepareSettings, listing: Listing) -> None:
     """A note if the recordings were made with different references, by their channels' names, and keep them."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by reference: recordings of each class
     for scan in usable:
@@ -230,19 +224,22 @@ def _note_references(
         return
     each = (f"{name} ({', '.join(f'{n} {label}' for label, n in sorted(own.items()))})" for name, own in counts.items())
     different = "by their channels' names the recordings have different references"
-    report.notes.append(f"{different}: {', '.join(sorted(each))}; --reference average makes them alike")
+    listing.notes.append(f"{different}: {', '.join(sorted(each))}; --reference average makes them alike")
 
 
 def _duplicates(
-    usable: Sequence[RecordingScan], listing: Listing, settings: PrepareSettings, report: ValidationReport
-) -> set[int]:
-    """Find recordings that are one and the same, by bytes or by samples; return the ones not to be used.
+    usable: Sequence[RecordingScan], listing: Listing, settings: PrepareSettings
+) -> tuple[set[int], dict[str, str]]:
+    """The recordings not to be used, being the same as another by bytes or by samples; subjects with a dropped copy.
+
+    The latter with the subject that keeps the recording.
 
     Of copies within one subject the first is good; copies in two subjects are all refused, since nobody can tell
     whose they are. With ``keep-first`` the first of copies with one label is kept and the others are listed: whoever
     it is, the label is right. Copies with two labels are always refused.
     """
-    pairs, refused, label = list[tuple[RecordingScan, RecordingScan, str]](), set[int](), listing.labels
+    pairs, refused, kept_copies = list[tuple[RecordingScan, RecordingScan, str]](), set[int](), dict[str, str]()
+    label = listing.labels
     groups: dict[tuple[int, float], list[RecordingScan]] = defaultdict(list)
     for scan in usable:
         group = groups[scan.n_times, scan.sfreq]
@@ -257,16 +254,16 @@ def _duplicates(
         same = f"{how} identical to {original.name} of {whose}"
         refused.add(id(second))
         if settings.duplicates == "keep-first" and id(first) not in unclear:
-            report.left_out.append(LeftOut(f"{copy.subject}, {copy.name}", f"{same}, which is kept"))
-            report.lost_copies[copy.subject] = original.subject
+            listing.left_out.append(LeftOut(f"{copy.subject}, {copy.name}", f"{same}, which is kept"))
+            kept_copies[copy.subject] = original.subject
             continue
         if original.subject != copy.subject and id(first) not in refused:
             refused.add(id(first))
-            report.problems.append(first.problem(f"duplicate: {copy.name} of {copy.subject} is the same recording"))
+            listing.problems.append(first.problem(f"duplicate: {copy.name} of {copy.subject} is the same recording"))
         advice = " (--duplicates keep-first keeps one)" if settings.duplicates == "stop" else ""
         advice = ", which has another label" if differ[id(second)] else advice
-        report.problems.append(second.problem(f"duplicate: {same}{advice}"))
-    return refused
+        listing.problems.append(second.problem(f"duplicate: {same}{advice}"))
+    return refused, kept_copies
 
 
 def _how_alike(earlier: RecordingScan, later: RecordingScan) -> str:
@@ -278,45 +275,39 @@ def _how_alike(earlier: RecordingScan, later: RecordingScan) -> str:
     if earlier.sha256 == later.sha256:
         return "byte for byte"
     shared = [c for c in later.fingerprint if c in earlier.fingerprint and later.std[c] >= FLAT_UV]
-    same = shared and all(_same_samples(earlier, later, channel) for channel in shared)
-    return "sample for sample" if same else ""
+    for channel in shared:
+        first, second, spread = earlier.fingerprint[channel], later.fingerprint[channel], later.std[channel]
+        allowed = min(max(COPY_UV, 1e-3 * spread), 0.2 * spread)
+        if abs(first[0] - second[0]) > allowed * len(first) ** 0.5:  # one number rules nearly every pair out
+            return ""
+        if not np.sqrt(np.mean((first - second) ** 2)) <= allowed:
+            return ""
+    return "sample for sample" if shared else ""
 
 
-def _same_samples(earlier: RecordingScan, later: RecordingScan, channel: str) -> bool:
-    """Whether a channel of two recordings differs by no more than rounding, at the places of the fingerprint."""
-    first, second = earlier.fingerprint[channel], later.fingerprint[channel]
-    allowed = min(max(COPY_UV, 1e-3 * later.std[channel]), 0.2 * later.std[channel])
-    if abs(first[0] - second[0]) > allowed * len(first) ** 0.5:  # one number rules nearly every pair out
-        return False
-    return bool(np.sqrt(np.mean((first - second) ** 2)) <= allowed)
+def _subjects_left(
+    scans: Sequence[RecordingScan], planned: set[str], kept_copies: Mapping[str, str], listing: Listing
+) -> set[str]:
+    """State what became of whole subjects: who lost all recordings, whose are kept under another id, twins.
 
-
-def _subjects_left(listing: Listing, scans: Sequence[RecordingScan], report: ValidationReport) -> None:
-    """Problems of whole subjects and classes."""
-    planned = {plan.recording.subject for plan in report.plans}
-    with_files = {scan.recording.subject for scan in scans}
-    explained = {problem.subject for problem in report.problems}
-    gone = with_files - planned - explained
-    lost = sorted(gone - set(report.lost_copies))
-    report.problems += [Problem("no usable recording is left", subject) for subject in lost]
-    _note_copies(gone, report)
-    folded: dict[str, str] = {}
-    for subject in sorted(planned):
-        twin = folded.setdefault(subject.lower(), subject)
-        if twin != subject:
-            report.plans = [plan for plan in report.plans if plan.recording.subject != subject]
-            what = f"differs from {twin!r} only in capitals; some file systems cannot tell"
-            report.problems.append(Problem(what, subject))
-
-
-def _note_copies(gone: set[str], report: ValidationReport) -> None:
-    """Say which of two ids with the same recording is kept, and why."""
-    label = "both have the same label, and one person in two folds leaks test data into training"
-    for subject, kept in sorted(report.lost_copies.items()):
+    Returns the subjects that cannot be used since their names differ from another only in capitals.
+    """
+    explained = {problem.subject for problem in listing.problems}
+    gone = {scan.recording.subject for scan in scans} - planned - explained
+    lost = sorted(gone - set(kept_copies))
+    listing.problems += [Problem("no usable recording is left", subject) for subject in lost]
+    for subject, kept in sorted(kept_copies.items()):
         if subject in gone:
             why = f"its recordings are identical to those of {kept}, which is kept"
-            report.left_out.append(LeftOut(subject, why))
-            report.notes.append(f"{subject} is left out: {why} as the first of the two ids; {label}")
+            label = "both have the same label, and one person in two folds leaks test data into training"
+            listing.left_out.append(LeftOut(subject, why))
+            listing.notes.append(f"{subject} is left out: {why} as the first of the two ids; {label}")
         elif subject != kept:
             same = f"{subject} and {kept} share a recording, which is kept with {kept}; are they one person?"
-            report.notes.append(f"{same} Then give them one name in a column and use --groups COLUMN")
+            listing.notes.append(f"{same} Then give them one name in a column and use --groups COLUMN")
+    first: dict[str, str] = {}
+    twins = {subject for subject in sorted(planned) if first.setdefault(subject.lower(), subject) != subject}
+    for subject in sorted(twins):
+        what = f"differs from {first[subject.lower()]!r} only in capitals; some file systems cannot tell"
+        listing.problems.append(Problem(what, subject))
+    return twins

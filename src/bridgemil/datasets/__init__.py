@@ -1,23 +1,15 @@
-"""Cards of public data sets (cards.yaml): size, licence, how to get and prepare each, and its known defects.
-
-``docs/datasets.md`` is generated from the same file: ``python -m bridgemil.datasets > docs/datasets.md``.
-"""
+"""Cards of public data sets (cards.yaml): size, licence, how to get and prepare each, and its known defects."""
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from bridgemil.datasets.fetch import download
 from bridgemil.errors import one_of
-
-if TYPE_CHECKING:
-    from bridgemil.datasets.fetch import download
-
-UNKNOWN = "unknown"
 
 
 class Host(BaseModel):
@@ -64,17 +56,18 @@ class DatasetCard(BaseModel):
     def rows(self) -> dict[str, str]:
         """The facts as text by heading, "unknown" where there is none."""
         classes = self.classes and ", ".join(f"{count:,} {name}" for name, count in self.classes.items())
-        return {
-            "Subjects": classes or (f"{self.subjects:,}" if self.subjects else UNKNOWN),
-            "Recording": self.recording or UNKNOWN,
-            "Electrodes": str(self.electrodes or UNKNOWN),
-            "Rate": f"{self.sfreq:g} Hz" if self.sfreq else UNKNOWN,
-            "Length": self.length or UNKNOWN,
-            "Format": self.format or UNKNOWN,
-            "Licence": self.licence or UNKNOWN,
+        facts = {
+            "Subjects": classes or (self.subjects and f"{self.subjects:,}"),
+            "Recording": self.recording,
+            "Electrodes": self.electrodes and str(self.electrodes),
+            "Rate": self.sfreq and f"{self.sfreq:g} Hz",
+            "Length": self.length,
+            "Format": self.format,
+            "Licence": self.licence,
             "Page": self.url,
             "Cite": self.citation,
         }
+        return {heading: text or "unknown" for heading, text in facts.items()}
 
     def commands(self) -> list[str]:
         """From the host to a cohort."""
@@ -115,19 +108,4 @@ def card(name: str) -> DatasetCard:
     return _cards()[name]
 
 
-def page() -> str:
-    """The documentation page of all cards, as Markdown."""
-    import jinja2
-
-    source = (Path(__file__).parent / "page.md.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    return environment.from_string(source).render(cards=list(_cards().values()), unknown=UNKNOWN)
-
-
-def __getattr__(name: str) -> Any:  # the cards need nothing of the network
-    if name != "download":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.fetch").download
-
-
-__all__ = ["DatasetCard", "Host", "card", "download", "names", "page"]
+__all__ = ["DatasetCard", "Host", "card", "download", "names"]

@@ -1,6 +1,6 @@
 """Fetch a public data set over HTTPS: list its files at the host, then fetch and compare each with its checksum.
 
-A site is one function from an identifier to its files, and its address in ``SITES``. An interrupted transfer leaves a
+A site is its address in ``SITES`` and one function from an identifier to its files. An interrupted transfer leaves a
 hidden ``.NAME.part``, which the next call continues with an HTTP Range request.
 """
 
@@ -12,10 +12,10 @@ import re
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -23,7 +23,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
-from bridgemil.datasets import card as card_of
+from bridgemil import datasets
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.files import new_file
 
@@ -31,14 +31,6 @@ ATTEMPTS, PAUSE, TIMEOUT = 3, 2.0, 60.0  # the last two in seconds
 BLOCK = 1 << 20
 BROKEN = (URLError, HTTPException, ConnectionError, TimeoutError, ssl.SSLError)  # a full disk is none of them
 AGENT = {"User-Agent": "bridgemil"}
-SITES = {
-    "openneuro": "https://s3.amazonaws.com/openneuro.org",
-    "figshare": "https://api.figshare.com/v2",
-    "zenodo": "https://zenodo.org/api",
-    "repod": "https://repod.icm.edu.pl/api",
-    "osf": "https://api.osf.io/v2",
-    "physionet": "https://physionet.org/files",
-}
 
 
 @dataclass(frozen=True)
@@ -86,21 +78,28 @@ def download(name: str, folder: str | Path, *, everything: bool = False, progres
     BadData
         If the data set needs a login, a host cannot be reached, or a file differs from its checksum.
     """
-    card, folder = card_of(name), Path(folder)
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    card, folder = datasets.card(name), Path(folder)
     if card.host is None:
         raise BadData(f"{name} cannot be fetched without a login. {card.access} Its page: {card.url}")
     if folder.exists() and not folder.is_dir():
         raise BadUse(f"{folder}: is not a folder; name the folder to download to")
     site, identifier = card.host.site, card.host.id
+    address, listed = SITES[site]
     try:
-        found = LISTINGS[site](SITES[site], identifier)
+        found = listed(address, identifier)
     except (KeyError, TypeError, ValueError, SyntaxError) as error:
-        raise BadData(f"{SITES[site]}: unexpected answer ({error!r}); the interface may have changed") from error
+        raise BadData(f"{address}: unexpected answer ({error!r}); the interface may have changed") from error
     if not found:
         raise BadData(f"{name}: {site} lists no file of {identifier}; see {card.url}")
     wanted = [f for f in found if everything or not card.files or any(fnmatch(f.path, part) for part in card.files)]
     done = Download(name, str(folder), [], [], sorted({f.path for f in found} - {f.path for f in wanted}))
-    with _bar(sum(file.size or 0 for file in wanted), name, progress) as advance:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
+        task = bar.add_task(name, total=sum(file.size or 0 for file in wanted) or None)
+        advance = partial(bar.advance, task)
         for file in wanted:
             target = folder / _safe(file.path)
             if target.is_file() and _difference(file, target) is None:
@@ -188,28 +187,11 @@ def _read(url: str) -> bytes:
         raise _unreachable(url, error, "nothing was changed") from error
 
 
-def _json(url: str) -> Any:
-    return json.loads(_read(url))
-
-
 def _unreachable(url: str, error: Exception, kept: str) -> BadData:
+    reason = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
     if isinstance(error, HTTPError):
         reason = f"the host answered {error.code} {error.reason}"
-    else:
-        reason = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
     return BadData(f"{url}: {reason}; {kept}, and the same command resumes")
-
-
-@contextmanager
-def _bar(total: int, label: str, show: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar of bytes on standard error; yields what advances it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
-        task = progress.add_task(label, total=total or None)
-        yield lambda count: progress.update(task, advance=count)
 
 
 def _openneuro(base: str, identifier: str) -> list[RemoteFile]:
@@ -220,15 +202,13 @@ def _openneuro(base: str, identifier: str) -> list[RemoteFile]:
     query = {"list-type": "2", "prefix": f"{identifier}/"}
     while True:
         root = ElementTree.fromstring(_read(f"{base}/?{urlencode(query)}"))
-        for node in root.iter():
-            node.tag = node.tag.rpartition("}")[2]  # without the namespace
-        for entry in root.findall("Contents"):
-            key, tag = entry.findtext("Key", ""), entry.findtext("ETag", "").strip('"')
+        for entry in root.findall("{*}Contents"):
+            key, tag = entry.findtext("{*}Key", ""), entry.findtext("{*}ETag", "").strip('"')
             checksum = f"md5:{tag}" if re.fullmatch("[0-9a-f]{32}", tag) else None
-            path, size = key.removeprefix(f"{identifier}/"), int(entry.findtext("Size", "0"))
+            path, size = key.removeprefix(f"{identifier}/"), int(entry.findtext("{*}Size", "0"))
             if path and not path.endswith("/"):
                 files.append(RemoteFile(path, f"{base}/{quote(key)}", size, checksum))
-        token = root.findtext("NextContinuationToken")
+        token = root.findtext("{*}NextContinuationToken")
         if token is None:
             return files
         query["continuation-token"] = token
@@ -237,7 +217,7 @@ def _openneuro(base: str, identifier: str) -> list[RemoteFile]:
 def _figshare(base: str, identifier: str) -> list[RemoteFile]:
     """Two files may have one name; then the id of the file stands before it, as in figshare's own archives."""
     entries: list[dict[str, Any]] = []
-    while page := _json(f"{base}/articles/{identifier}/files?page_size=100&page={len(entries) // 100 + 1}"):
+    while page := json.loads(_read(f"{base}/articles/{identifier}/files?page_size=100&page={len(entries) // 100 + 1}")):
         entries += page
         if len(page) < 100:
             break
@@ -250,12 +230,12 @@ def _figshare(base: str, identifier: str) -> list[RemoteFile]:
 
 
 def _zenodo(base: str, identifier: str) -> list[RemoteFile]:
-    entries = _json(f"{base}/records/{identifier}")["files"]
+    entries = json.loads(_read(f"{base}/records/{identifier}"))["files"]
     return [RemoteFile(e["key"], e["links"]["self"], e["size"], e.get("checksum")) for e in entries]
 
 
 def _dataverse(base: str, identifier: str) -> list[RemoteFile]:
-    answer = _json(f"{base}/datasets/:persistentId/?{urlencode({'persistentId': identifier})}")
+    answer = json.loads(_read(f"{base}/datasets/:persistentId/?{urlencode({'persistentId': identifier})}"))
     files = []
     for entry in answer["data"]["latestVersion"]["files"]:
         data = entry["dataFile"]
@@ -267,7 +247,7 @@ def _dataverse(base: str, identifier: str) -> list[RemoteFile]:
 
 def _osf(base: str, identifier: str) -> list[RemoteFile]:
     """The files at the top level of a project's storage."""
-    entries = _json(f"{base}/nodes/{identifier}/files/osfstorage/")["data"]
+    entries = json.loads(_read(f"{base}/nodes/{identifier}/files/osfstorage/"))["data"]
     return [
         RemoteFile(e["attributes"]["name"], e["links"]["download"], e["attributes"]["size"],
                    f"sha256:{e['attributes']['extra']['hashes']['sha256']}")
@@ -281,7 +261,11 @@ def _physionet(base: str, identifier: str) -> list[RemoteFile]:
     return [RemoteFile(p, f"{base}/{identifier}/{quote(p)}", checksum=f"sha256:{digest}") for digest, p in pairs]
 
 
-LISTINGS: dict[str, Callable[[str, str], list[RemoteFile]]] = {
-    "openneuro": _openneuro, "figshare": _figshare, "zenodo": _zenodo, "repod": _dataverse, "osf": _osf,
-    "physionet": _physionet,
-}  # fmt: skip
+SITES: dict[str, tuple[str, Callable[[str, str], list[RemoteFile]]]] = {
+    "openneuro": ("https://s3.amazonaws.com/openneuro.org", _openneuro),
+    "figshare": ("https://api.figshare.com/v2", _figshare),
+    "zenodo": ("https://zenodo.org/api", _zenodo),
+    "repod": ("https://repod.icm.edu.pl/api", _dataverse),
+    "osf": ("https://api.osf.io/v2", _osf),
+    "physionet": ("https://physionet.org/files", _physionet),
+}

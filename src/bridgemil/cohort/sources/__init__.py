@@ -171,7 +171,7 @@ class Listing:
 
     def _is_of(self, recording: Recording, kind: str, wanted: str) -> bool:
         if "*" in wanted or "?" in wanted:
-            return fnmatch(_file(recording).lower(), wanted.lower())
+            return fnmatch(recording.path.name.lower(), wanted.lower())
         stated = self.tags.get(recording.path, {}).get(kind)
         return canonical(wanted) in ({canonical(stated)} if stated else named(recording))
 
@@ -192,14 +192,9 @@ def canonical(text: str) -> str:
 
 def named(recording: Recording) -> set[str]:
     """The conditions that a file's name may state: its words, and neighbouring words together, but for the subject."""
-    stem = _file(recording).rpartition(".")[0] or recording.name
-    stem = re.sub(re.escape(recording.subject), " ", stem, flags=re.IGNORECASE)
+    stem = re.sub(re.escape(recording.subject), " ", recording.path.stem, flags=re.IGNORECASE)
     words = re.findall(r"[A-Za-z0-9]+", stem)
     return {canonical(word) for word in (*words, *map("".join, pairwise(words)))}
-
-
-def _file(recording: Recording) -> str:
-    return re.split(r"[\\/]", recording.name)[-1]
 
 
 def respelt(labels: Iterable[str]) -> dict[str, str]:
@@ -233,18 +228,17 @@ def find(
         raise BadUse(f"{source}: no such folder or manifest")
     if source.is_file() and formats.is_recording(source):
         raise BadUse(f"{source}: is a single recording; name a BIDS folder or a manifest (`bridgemil manifest FOLDER`)")
+    flat = (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file()
+    kind = preset or ("manifest" if source.is_file() or flat else "bids")
+    root = source / "manifest.csv" if kind == "manifest" and flat else source
     if options.raw and preset != "adftd":
         raise BadUse("--raw goes with --preset adftd")
     if options.unlabelled and (options.label is not None or classes is not None):
         raise BadUse("--unlabelled prepares without diagnoses; leave --label and --classes out")
-    settled = ("label", "unlabelled", "task", "session", "condition", "derivatives")
-    given = [name for name in settled if getattr(options, name)]
-    if preset is not None and given:
-        raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
-    flat = (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file()
-    kind = preset or ("manifest" if source.is_file() or flat else "bids")
-    root = source / "manifest.csv" if kind == "manifest" and flat else source
-    if kind != "bids" and options.derivatives:
+    for name in ("label", "unlabelled", "task", "session", "condition", "derivatives"):
+        if preset is not None and getattr(options, name):
+            raise BadUse(f"--{name} does not go with --preset {preset}, which settles it")
+    if options.derivatives and kind != "bids":
         raise BadUse(f"--derivatives is for BIDS folders; {source} has no participants.tsv")
     if options.desc and not options.derivatives:
         raise BadUse("--desc goes with --derivatives")

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from bridgemil.cohort import formats
 from bridgemil.cohort.formats import Unusable
 from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
-from bridgemil.cohort.tables import folded, natural_key, read_json, read_table
+from bridgemil.cohort.tables import columns_named, natural_key, read_json, read_table
 from bridgemil.errors import BadData, BadUse, Problem, did_you_mean, plain
 
 if TYPE_CHECKING:
     from mne_bids import BIDSPath
 
-MOST_FOLDERS = 200_000
 STATED = ("Name", "Version", "Description", "CodeURL")  # of each program in a derivative's GeneratedBy
 MOST_CHARACTERS = 500  # of a stated text
 # Files that lie beside a recording under the same name and are not one.
@@ -28,16 +27,16 @@ SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List a BIDS folder's recordings with the labels of ``options.label``; without labels no table is needed."""
-    column, participants = options.label, dict[str, dict[str, str]]()
+    column, columns, participants = options.label, list[str](), dict[str, dict[str, str]]()
     if not options.unlabelled or (root / "participants.tsv").is_file():
         columns, participants = read_participants(root, column)
-    if column is not None and column not in columns:  # capitals and spaces do not matter, as in a manifest
-        alike = [name for name in columns if folded(name) == folded(column)]
-        column = alike[0] if len(alike) == 1 else column
-    if not options.unlabelled and column not in columns:
-        asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
-        hint = did_you_mean(column or "", columns)
-        raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}{hint}")
+    if not options.unlabelled:
+        alike = columns_named(column or "", columns)
+        if len(alike) != 1:
+            asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
+            hint = did_you_mean(column or "", columns)
+            raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}{hint}")
+        column = alike[0]
 
     listing, place = Listing("bids", root), root
     if options.derivatives is not None:
@@ -49,20 +48,18 @@ def find(root: Path, options: SourceOptions) -> Listing:
     paths = recordings(place, options)
     with_files = {f"sub-{path.subject}" for path in paths}
     for subject in sorted(with_files | set(participants)):
+        row = participants.get(subject, {})
+        label = row.get(column or "", "")
         if subject not in with_files:
             nothing = f"listed in participants.tsv but has no EEG recording{_sought(options)}"
             listing.problems.append(Problem(absent(place / subject) or nothing, subject))
-            listing.unusable_labels[subject] = participants[subject][column] if column else ""
-        elif column is None:
-            listing.labels[subject] = ""
-            listing.columns[subject] = participants.get(subject, {})
-        elif subject not in participants:
-            listing.problems.append(Problem("missing label: has recordings but no row in participants.tsv", subject))
-        elif not participants[subject][column]:
-            listing.problems.append(Problem(f"missing label: {column} is empty or n/a in participants.tsv", subject))
+            listing.unusable_labels[subject] = label
+        elif label or column is None:
+            listing.labels[subject] = label
+            listing.columns[subject] = row
         else:
-            listing.labels[subject] = participants[subject][column]
-            listing.columns[subject] = participants[subject]
+            why = f"{column} is empty or n/a" if row else "has recordings but no row"
+            listing.problems.append(Problem(f"missing label: {why} in participants.tsv", subject))
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
             add(listing, path)
@@ -108,18 +105,16 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
 def refuse_loops(root: Path) -> None:
     """Refuse a link in a subject's folder that leads back to a folder above it: the search would never end."""
     top = root.absolute()
-    for number, (folder, names, _) in enumerate(os.walk(top, followlinks=True)):
+    for folder, names, _ in os.walk(top, followlinks=True):
         place = Path(folder)
         if place != top and place.is_symlink() and place.resolve() in {parent.resolve() for parent in place.parents}:
             raise BadData(f"{place}: is a link that leads back to a folder it lies in; take it away")
-        if number > MOST_FOLDERS:
-            raise BadData(f"{root}: has more than {MOST_FOLDERS:,} folders, links followed; do links lead in circles?")
         names[:] = [name for name in names if (name.startswith("sub-") if place == top else not name.startswith("."))]
 
 
 def absent(folder: Path, pattern: str = "**/*_eeg.*") -> str:
     """What to say of a subject (or of all) whose recordings are links to content that was not fetched; '' otherwise."""
-    return formats.ABSENT if any(map(formats.is_absent, folder.glob(pattern))) else ""
+    return formats.ABSENT if any(map(formats.is_missed, folder.glob(pattern))) else ""
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
@@ -178,11 +173,11 @@ def _list_unread(listing: Listing, place: Path, options: SourceOptions, taken: l
     used, entities = {path.fpath for path in taken}, (("task", options.task), ("ses", options.session))
     parts = [f"{entity}-{value}_" for entity, value in entities if value]
     for file in sorted(place.glob("sub-*/**/*")):
-        if file.suffix.lower() in formats.FORMATS and formats.is_irregular(file):
-            listing.left_out.append(LeftOut(listing.name(file), formats.IRREGULAR))
-        elif formats.is_missed(file) and file.stem.endswith("_eeg") and all(part in file.name for part in parts):
+        if formats.is_missed(file) and file.stem.endswith("_eeg") and all(part in file.name for part in parts):
             if (subject := file.relative_to(place).parts[0]) in listing.labels:
                 listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
+        elif file.suffix.lower() in formats.FORMATS and formats.is_irregular(file):
+            listing.left_out.append(LeftOut(listing.name(file), formats.IRREGULAR))
         elif formats.is_recording(file) and file not in used:
             asked = _sought(options)
             why = f"not among those{asked}" if asked else "its place or name is not sub-*/**/eeg/*_eeg.*"
@@ -190,17 +185,15 @@ def _list_unread(listing: Listing, place: Path, options: SourceOptions, taken: l
 
 
 def _sought(options: SourceOptions) -> str:
-    wanted = (("task", options.task), ("session", options.session), ("desc", options.desc))
-    words = [f"{name} {value!r}" for name, value in wanted if value]
+    words = [f"{name} {value!r}" for name in ("task", "session", "desc") if (value := getattr(options, name))]
     return f" with {' and '.join(words)}" if words else ""
 
 
 def _provenance(place: Path, options: SourceOptions) -> dict[str, Any]:
     """What dataset_description.json of a derivative states: its name, and the programs that generated it."""
     if not place.is_dir():
-        there = place.parent if place.parent.is_dir() else place.parents[1] / "derivatives"
-        names = [path.name for path in there.iterdir() if path.is_dir()] if there.is_dir() else []
-        found = ", ".join(sorted(name for name in names if not name.startswith((".", "sub-")))) or "none"
+        folders = sorted(path.name for path in place.parent.glob("*") if path.is_dir())
+        found = ", ".join(name for name in folders if not name.startswith((".", "sub-"))) or "none"
         raise BadUse(f"--derivatives {options.derivatives}: no such folder; the derivatives there are: {found}")
     description = place / "dataset_description.json"
     try:

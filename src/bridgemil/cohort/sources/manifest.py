@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bridgemil.cohort.sources import TAGS, LeftOut, Listing, SourceOptions
-from bridgemil.cohort.tables import folded, read_table
+from bridgemil.cohort.tables import columns_named, folded, read_table
 from bridgemil.errors import BadData, BadUse, Problem
 
 
@@ -67,18 +67,17 @@ def find(root: Path, options: SourceOptions) -> Listing:
 
 def _columns(root: Path, columns: Sequence[str], needed: Sequence[str]) -> list[str]:
     """The manifest's own names for the columns that are needed."""
-    named, absent = [], []
-    for wanted in needed:
-        matches = [wanted] if wanted in columns else [name for name in columns if folded(name) == folded(wanted)]
-        if len(matches) > 1:
-            raise BadUse(f"{root}: has the column {wanted} more than once: {', '.join(matches)}")
-        named += matches
-        absent += [] if matches else [wanted]
+    matches = {wanted: columns_named(wanted, columns) for wanted in needed}
+    for wanted, names in matches.items():
+        if len(names) > 1:
+            raise BadUse(f"{root}: has the column {wanted} more than once: {', '.join(names)}")
+    absent = [wanted for wanted in needed if not matches[wanted]]
     if absent:
         advice = "; name the column with the diagnosis with --label, or --unlabelled" if absent == ["label"] else (
             "; a manifest has the columns subject, label and file (`bridgemil manifest FOLDER` writes one)"
         )  # fmt: skip
         raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(columns)}{advice}")
+    named = [names[0] for names in matches.values()]
     if len(set(named)) < len(named):
         raise BadUse(f"--label {needed[-1]}: that is the column of the {folded(needed[-1])}s; name the diagnosis's")
     return named

@@ -28,38 +28,34 @@ CLASSES = {"MDD": "MDD", "H": "HC"}
 def find(root: Path, options: SourceOptions) -> Listing:
     """List eyes-closed then eyes-open recordings per subject."""
     listing = Listing("mumtaz2017", root)
-    chosen: dict[tuple[str, int, str], Path] = {}
+    chosen: dict[tuple[str, str], Path] = {}
     tasks = []
     for path in sorted(root.rglob("*.[eE][dD][fF]")):
         match = NAME.match(path.name)
         if match is None:
             listing.left_out.append(LeftOut(listing.name(path), "its name is not '<MDD|H> S<n> <EC|EO|TASK>.edf'"))
             continue
-        group, number, condition = match[1].upper(), int(match[2]), match[3].upper()
-        key = (group, number, condition)
+        subject, condition = f"{match[1].upper()}{int(match[2]):02d}", match[3].upper()
+        first = chosen.get((subject, condition))
         if condition == "TASK":
-            tasks.append((group, number, path))
+            tasks.append((subject, path))
         elif why := formats.missing(path):
-            listing.problems.append(Problem(why, _subject(group, number), listing.name(path)))
-        elif key not in chosen:
-            chosen[key] = path
-        elif filecmp.cmp(path, chosen[key], shallow=False):
-            listing.left_out.append(LeftOut(listing.name(path), f"identical to {listing.name(chosen[key])}"))
+            listing.problems.append(Problem(why, subject, listing.name(path)))
+        elif first is None:
+            chosen[subject, condition] = path
+        elif filecmp.cmp(path, first, shallow=False):
+            listing.left_out.append(LeftOut(listing.name(path), f"identical to {listing.name(first)}"))
         else:
-            what = f"a second {condition} recording that differs from {listing.name(chosen[key])}"
-            listing.problems.append(Problem(what, _subject(group, number), listing.name(path)))
+            what = f"a second {condition} recording that differs from {listing.name(first)}"
+            listing.problems.append(Problem(what, subject, listing.name(path)))
     if not chosen:
         raise BadData(f"{root}: no file named like 'MDD S1 EC.edf' or 'H S1 EO.edf'", listing.problems)
 
-    for (group, number, _), path in sorted(chosen.items()):  # EC sorts before EO
-        listing.labels[_subject(group, number)] = CLASSES[group]
-        listing.add(_subject(group, number), path)
-    for group, number, path in tasks:
-        used = _subject(group, number) in listing.labels
+    for (subject, _), path in sorted(chosen.items()):  # EC sorts before EO
+        listing.labels[subject] = CLASSES[subject.rstrip("0123456789")]
+        listing.add(subject, path)
+    for subject, path in tasks:
+        used = subject in listing.labels
         why = "TASK recordings are not used" if used else "its subject has neither an EC nor an EO recording"
         listing.left_out.append(LeftOut(listing.name(path), why))
     return listing
-
-
-def _subject(group: str, number: int) -> str:
-    return f"{group}{number:02d}"
