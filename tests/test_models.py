@@ -90,7 +90,7 @@ def test_a_model_knows_what_it_takes(tmp_path: Path) -> None:
 def test_a_damaged_model_is_a_sentence(tmp_path: Path) -> None:
     fitted("attention", tmp_path)
     folder = tmp_path / "attention"
-    with pytest.raises(BadData, match="is missing"):
+    with pytest.raises(BadData, match="no model there"):
         load(tmp_path / "nothing")
     about = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(about | {"classes": ["a", "b", "c"]}))

@@ -219,7 +219,7 @@ def test_weights_of_another_architecture_are_refused(change: Any, message: str, 
 
 @pytest.mark.parametrize("method", ["bridgemil", "tangent+bridgemil", "supcon"])
 def test_methods_with_a_stage_1_name_the_one_to_use(method: str, cohort: Cohort, file: Path) -> None:
-    with pytest.raises(BadUse, match=r"trains the encoder in Stage 1, .* use --method attention"):
+    with pytest.raises(BadUse, match=r"trains the encoder in Stage 1; with --frozen, --method must be .*attention"):
         held_out(cohort, file, None, method=method)
 
 

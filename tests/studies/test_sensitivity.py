@@ -58,10 +58,10 @@ def test_the_gradient_of_retention_grows_with_its_weight(varied: tuple[studies.F
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"method": "attention", "vary": {"stage1.subbag_size": [4]}}, "attention has no Stage 1"),
+        ({"method": "attention", "vary": {"stage1.subbag_size": [4]}}, "attention has no setting stage1.subbag_size"),
         ({"method": "wo_stage1"}, "stage2.retention is what makes wo_stage1"),
         ({"method": "bandpower"}, "bandpower has no setting stage2.retention; name one that it has with --vary"),
-        ({"vary": {"stage2.retension": [0]}}, r"stage2\.retension: there is no such setting; the settings are epochs"),
+        ({"vary": {"stage2.retension": [0]}}, r"no setting stage2\.retension; did you mean stage2\.retention"),
         ({"vary": {"stage2.retention": ["much"]}}, r"stage2\.retention: should be a valid number"),
         ({"method": "bridgmil"}, "did you mean bridgemil"),
     ],

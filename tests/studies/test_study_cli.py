@@ -86,7 +86,7 @@ def test_a_study_is_one_file_and_one_line(
         (("ablation", "--nested"), "--nested is no option of the study ablation; its own: --variants"),
         (("representation", "--method", "supcon"), "--method is no option of the study representation; its own: none"),
         (("sensitivity", "--vary", "stage2.retention"), r"--vary.*expected key=value,value; got .stage2\.retention"),
-        (("sensitivity", "--vary", "stage2.retension=0,1"), r"stage2\.retension: there is no such setting"),
+        (("sensitivity", "--vary", "stage2.retension=0,1"), r"no setting stage2\.retension; did you mean"),
         (("sensitivity", "--vary", "stage2.retention=0,,1"), r"--vary.*expected key=value,value"),
         (("sensitivity", "--vary", "stage2.lr=1", "--vary", "stage2.lr=2"), r"--vary.*stage2\.lr is named twice"),
         (("sensitivity", "--vary", "stage2.retention={}"), r"--vary stage2\.retention: \{\} is no number, word"),

@@ -76,6 +76,8 @@ class OperatingPoint:
         """
         if not y.any() or y.all():
             raise BadData("the operating point needs subjects of both classes in the other folds")
+        if self.rule == "argmax":
+            return 0.5
         if self.rule == "youden":
             # Halfway between two neighbouring probabilities; of equally good thresholds the one nearest to .5.
             values = np.unique(p)

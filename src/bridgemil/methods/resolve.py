@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridgemil import aggregators, backbones, baselines
 from bridgemil.cohort.tables import control_classes
-from bridgemil.errors import BadUse, one_of
+from bridgemil.errors import BadUse, did_you_mean, one_of
 from bridgemil.learning.objectives import STAGE1
 from bridgemil.learning.settings import BagSettings, with_min_steps
 from bridgemil.methods.registry import (
@@ -89,7 +89,8 @@ def settings(
     for key in unused:
         every = setting_names(method)
         near = [name for name in every if name.partition(".")[0] == key.partition(".")[0]]
-        raise BadUse(f"{method} has no setting {key}; the settings are {', '.join(near or every)}")
+        hint = did_you_mean(key, near) or f"; the settings are {', '.join(near or every)}"
+        raise BadUse(f"{method} has no setting {key}{hint}")
     if JOIN in method:
         members = tuple(settings(name, backbone, budget, burn_in, own[name], recipe=recipe) for name in own)
         network = next((member for member in members if member.is_network), None)
@@ -155,7 +156,7 @@ def _frozen_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
     """The backbone's options where its encoder is never trained, the file of its weights by an absolute path."""
     if NETWORKS[method].stage1 is not None:
         possible = ", ".join(name for name in METHODS if METHODS[name].stage1 is None)
-        raise BadUse(f"{method} trains the encoder in Stage 1; methods for an encoder that is --frozen: {possible}")
+        raise BadUse(f"{method} trains the encoder in Stage 1; with --frozen, --method must be one of {possible}")
     if options.get("weights") is None:
         return options
     path = os.path.abspath(Path(str(options["weights"])).expanduser())  # noqa: PTH100 (links stay)

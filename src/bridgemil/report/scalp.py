@@ -208,7 +208,8 @@ def _picture(values: Floats, info: Any, low: float, high: float) -> str:
     for line in axes.lines:  # head, nose and ears
         line.set(color="#888", clip_on=False)
     axes.margins(0.03)
-    stream, small = io.BytesIO(), io.BytesIO()
+    stream = io.BytesIO()
+    small = io.BytesIO()
     figure.savefig(stream, format="png", transparent=True)
     Image.open(stream).quantize(128, Image.Quantize.FASTOCTREE).save(small, format="png", optimize=True)
     return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
