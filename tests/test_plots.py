@@ -12,8 +12,8 @@ from matplotlib import colors
 
 import bridgemil
 from bridgemil.errors import BadUse
+from bridgemil.evaluation.display import KINDS
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.views import KINDS
 
 
 @pytest.fixture(scope="module")

@@ -204,7 +204,9 @@ def edit_json(file: Path, **changes: object) -> None:
 
 def a_run(folder: Path, method: str) -> Path:
     store = RunStore(folder / "runs")
-    return next(store.run(i) for i in sorted(store.finished()) if store.metadata(i)["settings"]["method"] == method)
+    return next(
+        store.run_folder(i) for i in sorted(store.finished()) if store.metadata(i)["settings"]["method"] == method
+    )
 
 
 EDITS: dict[str, tuple[str, Callable[[Path], object]]] = {

@@ -1,7 +1,7 @@
 """Registries: what can be named by a user, each name with its description, colour and options.
 
 A method, backbone, aggregator, Stage 1 objective, baseline or study is one file and one line in the registry of its
-package. Help texts, figures and documentation read the registry; nothing else lists names. The line holds what help
+package. Help texts, figures and documentation read the registry; The line holds what help
 texts need, so that the file (and torch) is imported only when the entry is used.
 """
 

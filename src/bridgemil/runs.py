@@ -55,14 +55,14 @@ ADVICE = "delete the folder it lies in and run again"
 
 
 def run_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str:
-    """Everything that decides a run's result; not the device, threads, paths or the fold's number."""
+    """Hash of everything that determines a run's result: not the device, threads, paths or the fold's number."""
     ids = _ids(subjects, subjects.train, subjects.validation, subjects.test)
     ids += [[sorted(part) for part in subjects.inner]] if settings.candidates else []
     return digest([settings.changed, cohort_hash, ids, seed, RESULTS_VERSION])[:24]
 
 
 def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str | None:
-    """What decides a Stage 1 encoder: runs that would train the same one share it. None without a Stage 1."""
+    """Hash of what determines a Stage 1 encoder, which runs with the same one share. None without a Stage 1."""
     if settings.stage1 is None:
         return None
     changed = settings.changed
@@ -150,14 +150,14 @@ class RunStore:
     root: Path
 
     def place(self, part: str, *names: str, made: bool = False) -> Path:
-        """Where something in a part of the folder is, which is ``made`` if it is not there; links are refused."""
+        """Path of an entry of a part; creates the folder of the part if ``made``. Links are refused."""
         paths = [(self.root / part).joinpath(*names[:depth]) for depth in range(len(names) + 1)]
         refuse_link(*paths)
         if made:
             paths[0].mkdir(parents=True, exist_ok=True)
         return paths[-1]
 
-    def run(self, identity: str) -> Path:
+    def run_folder(self, identity: str) -> Path:
         """Where a finished run is."""
         return self.root / "runs" / identity
 
@@ -188,7 +188,7 @@ class RunStore:
 
     def is_done(self, identity: str) -> bool:
         """Whether the run is finished."""
-        return (self.run(identity) / MANIFEST).is_file()
+        return (self.run_folder(identity) / MANIFEST).is_file()
 
     def finished(self) -> set[str]:
         """The identities of all finished runs: a run's folder is there only when it is complete."""
@@ -376,7 +376,7 @@ class RunCache(FitCache):
     def prepare_features(
         self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]], *, wait: bool = False
     ) -> None:
-        """Compute them if missing; where another process does so now, wait for it, or leave them to it."""
+        """Compute missing features; if another process is computing them, wait for it (``wait``) or return."""
         import numpy as np
 
         place = self.store.features(key, signal_hash)

@@ -17,13 +17,13 @@ from bridgemil.audit import (
     AuditOptions,
     Finding,
     audit,
-    cheap,
     fold_membership,
     guard,
-    keep,
     permutation,
+    quick_findings,
     refuse,
     shortcuts,
+    store_quick_audit,
 )
 from bridgemil.audit.findings import Audit
 from bridgemil.audit.shortcuts import auroc
@@ -110,7 +110,7 @@ def test_every_check_answers_and_every_finding_can_be_read_back() -> None:
     for finding in looked.findings:
         assert finding == Finding(**json.loads(json.dumps(finding.to_dict())))
         assert finding.message.endswith((".", ")"))
-    assert {f.name for f in cheap(cohort)} <= {f.name for f in looked.findings}
+    assert {f.name for f in quick_findings(cohort)} <= {f.name for f in looked.findings}
 
 
 def test_a_fail_is_refused_unless_its_risk_is_accepted_by_name() -> None:
@@ -147,14 +147,14 @@ def test_a_cohort_is_audited_once_for_a_folder_of_runs(tmp_path: Path, monkeypat
     cohort = made(signals(10, seconds=6, n_channels=3), columns={"age": list(range(10))})
     done = []
     monkeypatch.setattr("bridgemil.audit._AUDITED", {})
-    monkeypatch.setattr("bridgemil.audit.cheap", lambda c: done.append(1) or cheap(c))
+    monkeypatch.setattr("bridgemil.audit.quick_findings", lambda c: done.append(1) or quick_findings(c))
     told = list[str]()
     found = guard({cohort: []}, tmp_path, watch=told.append)
     assert [warning["check"] for warning in found[cohort.hash]] == ["size"], "5 subjects of a class are few"
     assert guard({cohort: []}, tmp_path, watch=told.append) == found
     assert told == ["the cohort"], "said once, when it is done"
     assert list(tmp_path.iterdir()) == [], "looking writes nothing"
-    keep(cohort, tmp_path)
+    store_quick_audit(cohort, tmp_path)
     monkeypatch.setattr("bridgemil.audit._AUDITED", {})  # another process
     assert guard({cohort: []}, tmp_path) == found
     assert len(done) == 1

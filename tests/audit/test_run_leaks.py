@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
-from bridgemil.audit import CHECKS, AuditInput, AuditOptions, audit, provenance, quick, recomputed
+from bridgemil.audit import CHECKS, AuditInput, AuditOptions, audit, audit_runs, provenance, recomputed
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.learning import checkpoint
@@ -266,7 +266,7 @@ def test_the_runs_of_a_folder_of_studies_are_found(honest: Path, tmp_path: Path)
     (found,) = [finding for finding in looked.findings if finding.name == "provenance"]
     assert (found.status, found.numbers["runs"]) == ("PASS", 9)
     cohort = Cohort.open(honest / "cohort")
-    assert [f.numbers["runs"] for f in quick(cohort, tmp_path / "study") if f.name == "provenance"] == [9]
+    assert [f.numbers["runs"] for f in audit_runs(cohort, tmp_path / "study") if f.name == "provenance"] == [9]
 
 
 def test_a_run_on_the_users_own_code_is_not_computed_again_and_not_called_damaged(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_ensembles_and_the_estimator_take_it_and_nothing_stores_it(file: Path, c
     assert list(joined.members) == ["mine.py:logistic", "bandpower"]
     assert {cell.method for cell in build(RunStore(out)).cells} == {joined.name, *joined.members}
     store = RunStore(out)
-    folder = store.run(joined.members["mine.py:logistic"].runs[0])
+    folder = store.run_folder(joined.members["mine.py:logistic"].runs[0])
     assert not list(folder.glob("*.safetensors"))
     with pytest.raises(BadUse, match=r"mine\.py:logistic is a pipeline of the user's own, and what it learnt was not"):
         store.model(folder.name)

@@ -66,8 +66,8 @@ class Pretend:
         if kind == "done":
             if job.stage1:
                 self.store.place("stage1", job.stage1).mkdir(parents=True, exist_ok=True)
-            self.store.run(job.identity).mkdir()
-            (self.store.run(job.identity) / "manifest.json").touch()
+            self.store.run_folder(job.identity).mkdir()
+            (self.store.run_folder(job.identity) / "manifest.json").touch()
         return [Answer(job, "done", (kind, "message"))]
 
     def close(self) -> None:

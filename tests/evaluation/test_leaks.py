@@ -65,7 +65,7 @@ def quantities(
     run = Run(cohort, subjects, settings, seed=0, pretrain_on=other)
     store = open_store(folder)
     identity = run.perform(store, device_of("cpu"))
-    found: dict[str, Any] = dict(checkpoint.read_tensors(store.run(identity) / "model.safetensors"))
+    found: dict[str, Any] = dict(checkpoint.read_tensors(store.run_folder(identity) / "model.safetensors"))
     found["curve"] = store.table(identity, "curves.parquet").to_csv()
     found["epoch"] = store.metadata(identity)["selected_epoch"]
     if run.settings.stage1 is not None:

@@ -131,13 +131,13 @@ def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) ->
     shutil.copytree(runs, tmp_path / "runs")
     store = open_store(tmp_path / "runs")
     victim = next(i for i in sorted(store.finished()) if store.metadata(i)["settings"]["method"] == "attention")
-    shutil.rmtree(store.run(victim))
+    shutil.rmtree(store.run_folder(victim))
     report = build(store)
     assert next(cell for cell in report.cells if cell.method == "attention").results.seeds == 1
     assert any(line.startswith("Not finished") and "attention" in line for line in report.remarks)
     pairs = [c for compared in report.comparisons.values() for c in compared]
     assert all(c.seeds == 1 for c in pairs if "attention" in (c.one, c.other))
-    (store.run(victim)).mkdir()
+    (store.run_folder(victim)).mkdir()
     with pytest.raises(BadData, match=r"no run there \(no manifest\.json\); delete the folder"):
         build(store)
 
@@ -207,12 +207,12 @@ def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path
     for identity in store.finished():
         about = store.metadata(identity)
         if about["settings"]["method"] == "bandpower":
-            shutil.rmtree(store.run(identity))
+            shutil.rmtree(store.run_folder(identity))
     cell = next(cell for cell in build(open_store(runs)).cells if cell.method == "bandpower")
     settings = cell.results.settings.model_copy(update={"method": "mine", "code": "0" * 64})
     rounds = cell.split.cv_folds(selects=False)
     for (old, seed, _), subjects in zip(runs_of(cell.results, cell.split), rounds, strict=True):
-        new = store.run(run_identity(settings, cell.source["hash"], subjects, seed))
+        new = store.run_folder(run_identity(settings, cell.source["hash"], subjects, seed))
         shutil.copytree(open_store(runs).run(old), new)
         content = open_store(runs).metadata(old) | {"settings": settings.model_dump(), "settings_hash": settings.hash}
         (new / "run.json").write_text(json.dumps(content))
@@ -238,7 +238,7 @@ def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path
     shutil.copytree(runs, tmp_path / "runs")
     store = open_store(tmp_path / "runs")
     victim = next(i for i in sorted(store.finished()) if store.metadata(i)["settings"]["method"] == "attention")
-    file = store.run(victim) / "run.json"
+    file = store.run_folder(victim) / "run.json"
     file.write_text(json.dumps(store.metadata(victim) | {"results_version": 0}))
     resealed(file.parent)
     report = build(store)

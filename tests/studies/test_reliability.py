@@ -42,7 +42,7 @@ class Done(NamedTuple):
     def gates(self, runs: list[dict[str, Any]], subject: str) -> np.ndarray:
         """Of the only one of these runs that held the subject out."""
         (run,) = [run for run in runs if subject in run["test"]]
-        windows = pd.read_parquet(self.context.store.run(run["identity"]) / "windows.parquet")
+        windows = pd.read_parquet(self.context.store.run_folder(run["identity"]) / "windows.parquet")
         return windows[windows["subject"] == subject].sort_values("window")["gate"].to_numpy()
 
 
@@ -73,7 +73,7 @@ def test_agreement_is_the_share_of_windows_that_say_the_label(done: Done) -> Non
     assert sorted(table["subject"]) == sorted(cohort.subjects)
     labels = dict(zip(cohort.subjects, cohort.labels, strict=True))
     for run in done.part(None):
-        windows = pd.read_parquet(done.context.store.run(run["identity"]) / "windows.parquet")
+        windows = pd.read_parquet(done.context.store.run_folder(run["identity"]) / "windows.parquet")
         for subject in run["test"]:
             hits = [
                 labels[subject] == max(cohort.classes, key=lambda name, row=row: row[f"p_{name}"])
@@ -105,7 +105,9 @@ def test_training_subjects_keep_their_highest_or_lowest_windows_and_nobody_else_
             assert len(kept) == K
             assert gates[kept].min() >= rest.max() if rule == "top" else gates[kept].max() <= rest.min()
         held_out = (
-            pd.read_parquet(done.context.store.run(run["identity"]) / "windows.parquet").groupby("subject").size()
+            pd.read_parquet(done.context.store.run_folder(run["identity"]) / "windows.parquet")
+            .groupby("subject")
+            .size()
         )
         assert held_out.to_dict() == {s: done.context.cohorts[0].records[s].n_windows for s in run["test"]}
 
@@ -190,13 +192,13 @@ def test_leaks_controls_and_cost_are_said(done: Done) -> None:
 def test_a_second_call_runs_nothing_and_writes_the_same_bytes_and_so_does_one_after_a_kill(done: Done) -> None:
     before, identities = files_of(done.context), {run["identity"] for run in done.runs}
     assert {"agreement.csv", "reliability.csv", "reliability.png", "reliability.svg", "findings.md"} <= set(before)
-    stamps = {i: (done.context.store.run(i) / "run.json").stat().st_mtime_ns for i in identities}
+    stamps = {i: (done.context.store.run_folder(i) / "run.json").stat().st_mtime_ns for i in identities}
     studies.study("reliability", done.context)
     assert files_of(done.context) == before
-    assert stamps == {i: (done.context.store.run(i) / "run.json").stat().st_mtime_ns for i in identities}
+    assert stamps == {i: (done.context.store.run_folder(i) / "run.json").stat().st_mtime_ns for i in identities}
     lost = [done.part(None, "bridgemil")[0], done.part(f"top {K} windows")[0]]
     for run in lost:  # as if it had been killed before these
-        shutil.rmtree(done.context.store.run(run["identity"]))
+        shutil.rmtree(done.context.store.run_folder(run["identity"]))
     shutil.rmtree(done.context.out / "reliability")
     studies.study("reliability", done.context)
     assert {run["identity"] for run in read_runs(done.context)} == identities

@@ -165,12 +165,12 @@ def test_killed_half_way_it_resumes_to_the_same_figure(cohort: Cohort, tmp_path:
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-    done = {identity: (store.run(identity) / "run.json").stat().st_mtime_ns for identity in store.finished()}
+    done = {identity: (store.run_folder(identity) / "run.json").stat().st_mtime_ns for identity in store.finished()}
     assert 0 < len(done) < len(every)
     assert not (tmp_path / "killed/sensitivity").exists()
     studies.study("sensitivity", quick_context(cohort, tmp_path / "killed", options=options))
     assert store.finished() == every
-    assert all((store.run(identity) / "run.json").stat().st_mtime_ns == done[identity] for identity in done)
+    assert all((store.run_folder(identity) / "run.json").stat().st_mtime_ns == done[identity] for identity in done)
     written = files(tmp_path / "killed/sensitivity")
     assert {"sensitivity.png", "sensitivity.svg", "sensitivity.csv", "findings.md"} <= set(written)
     assert written == files(tmp_path / "whole/sensitivity")

@@ -24,8 +24,8 @@ from bridgemil.runs import AuditWarning, RunStore, find_store
 from bridgemil.storage.artifact import digest
 
 __all__ = [
-    "CHECKS", "Audit", "AuditInput", "AuditOptions", "Check", "Finding", "audit", "cheap", "guard", "keep", "quick",
-    "refuse",
+    "CHECKS", "Audit", "AuditInput", "AuditOptions", "Check", "Finding", "audit", "audit_runs", "guard",
+    "quick_findings", "refuse", "store_quick_audit",
 ]  # fmt: skip
 
 VERSION = 5  # of stored quick audits, raised by hand when a check changes
@@ -117,13 +117,13 @@ def audit(
     return Audit(name, "" if runs is None else str(runs), tuple(findings), time.perf_counter() - begun)
 
 
-def cheap(cohort: Cohort) -> list[Finding]:
+def quick_findings(cohort: Cohort) -> list[Finding]:
     """The checks of a cohort that take seconds: copies, shared recordings, shortcuts, acquisition, size."""
     inputs = AuditInput(cohort)
     return [finding for check in CHECKS if check.cheap for finding in check.run(inputs)]
 
 
-def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
+def audit_runs(cohort: Cohort, runs: str | Path) -> list[Finding]:
     """The quick audit of a cohort, stored or done now, and the checks of its runs' own records; nothing is written."""
     store = find_store(Path(runs))
     inputs = AuditInput(cohort, store)
@@ -139,9 +139,9 @@ def guard(
 ) -> dict[str, tuple[AuditWarning, ...]]:
     """Do the quick audit of cohorts and their splits, and refuse those that fail it.
 
-    An audit that is stored in the folder of ``runs`` is read; nothing is written there (see ``keep``). ``accepted`` are
-    names of findings whose risk is accepted; ``watch`` is called with the name of each cohort before it is audited.
-    Returns the warnings of each cohort by its hash, WARN and accepted FAIL, to be written into every result.
+    An audit that is stored in the folder of ``runs`` is read; nothing is written there (see ``store_quick_audit``).
+    ``accepted`` are names of findings whose risk is accepted; ``watch`` is called with the name of each cohort before
+    it is audited. Returns the warnings of each cohort by its hash, WARN and accepted FAIL, to be written into every result.
     """
     possible = [name for check in CHECKS for name in check.findings or (check.name,)]
     for name in accepted:
@@ -158,7 +158,7 @@ def guard(
     return {key: tuple(as_warnings(findings)) for key, findings in found.items()}
 
 
-def keep(cohort: Cohort, runs: str | Path) -> None:
+def store_quick_audit(cohort: Cohort, runs: str | Path) -> None:
     """Store the quick audit of a cohort, if this process did it, in the folder of its runs: resuming is then fast."""
     key, store = _key(cohort), RunStore(Path(runs))
     if key in _AUDITED:
@@ -167,7 +167,7 @@ def keep(cohort: Cohort, runs: str | Path) -> None:
 
 
 def _quick(cohort: Cohort, runs: str | Path | None, watch: Callable[[str], None] | None = None) -> list[Finding]:
-    """The findings of ``cheap``: of this process, of RUNS/audits, or computed now."""
+    """The findings of ``quick_findings``: of this process, of RUNS/audits, or computed now."""
     key = _key(cohort)
     if key in _AUDITED:
         return _AUDITED[key]
@@ -176,7 +176,7 @@ def _quick(cohort: Cohort, runs: str | Path | None, watch: Callable[[str], None]
     else:
         if watch is not None:
             watch("the cohort" if cohort.path is None else cohort.path.name)
-        _AUDITED[key] = cheap(cohort)
+        _AUDITED[key] = quick_findings(cohort)
     return _AUDITED[key]
 
 

@@ -108,7 +108,7 @@ def run(
 
 def _content(report: BenchmarkReport, written: Sequence[Path]) -> dict[str, Any]:
     """As ``--json`` prints it."""
-    from bridgemil.evaluation.views import records
+    from bridgemil.evaluation.display import records
     from bridgemil.report.files import clinical_table
     from bridgemil.report.splits import over_splits, split_pairs, split_table
 

@@ -49,7 +49,7 @@ def leftovers(
         "half-written files": [entry for entry in left if entry.suffix != ".safetensors"],
         "failures": records,
         "checkpoints": [file for file in checkpoints if unfinished or file.stem in gone],
-        "runs": [store.run(identity) for identity in sorted(chosen)],
+        "runs": [store.run_folder(identity) for identity in sorted(chosen)],
     }
     if unused:
         needed = set[str | None]()  # the encoders that the runs which stay were trained from

@@ -24,7 +24,7 @@ from bridgemil.evaluation.results import Results
 from bridgemil.parallel import device_of
 from bridgemil.runs import RunStore
 
-WORTH = 20.0  # seconds of forecast work from which on workers are started; their start takes some seconds
+WORTHWHILE = 20.0  # seconds of forecast work from which on workers are started; their start takes some seconds
 
 
 def evaluate(
@@ -61,14 +61,14 @@ def evaluate(
     jobs : int, optional
         Runs at a time, each in a worker process; 1 runs them one after the other in this process. By default as many
         as idle cores and memory allow, but in this process where a worker could not do them (a cohort in memory, code
-        registered in this process), where a GPU is used, and where less than ``WORTH`` seconds of work are forecast.
+        registered in this process), where a GPU is used, or where less than 20 s of work are forecast.
     baselines : bool, default True
         Evaluate the simple baselines on the same folds too: ``results.baselines``.
     progress : bool, default True
         Show the forecast and progress on standard error.
     **options : Any
-        The other fields of ``Protocol``: ``recipe, settings, folds, split, groups, split_seed, pretrain_on,
-        tune, accept_risk, positive, operating_point, prevalence``.
+        The other fields of ``Protocol``: ``recipe, settings, folds, split, groups, leave_out, split_seed,
+        adjust, bags, frozen, pretrain_on, tune, accept_risk, positive, operating_point, prevalence``.
 
     Returns
     -------
@@ -95,8 +95,8 @@ def evaluate(
         main, *others = work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
         work.note()
         where, expected = _choose_where(work, where, in_process, progress)
-        if progress and expected is not None:
-            sys.stderr.write(f"{expected}\n")
+        if progress:
+            sys.stderr.write(f"{expected or f'{len(work.jobs)} runs: all done, read from {out}'}\n")
         required = {job.identity for job in work.jobs if job.settings in chosen.each}
         failed = execute(work, where, expected if progress else None, required=required).failed
         results = replace(main.results(work.store), clinical_options=protocol.clinical)
@@ -176,6 +176,6 @@ def _choose_where(work: Plan, where: Where, in_process: bool, progress: bool) ->
     if not work.todo or (in_process and not progress):
         return inline, None
     expected = forecast(work, where)
-    worthwhile = not in_process and (where.jobs is not None or sum(expected.seconds.values()) >= WORTH)
+    worthwhile = not in_process and (where.jobs is not None or sum(expected.seconds.values()) >= WORTHWHILE)
     expected.at_once = min(expected.at_once, len(work.todo)) if worthwhile else 1
     return (replace(where, jobs=expected.at_once) if expected.at_once > 1 else inline), expected

@@ -190,7 +190,7 @@ def _inline(work: Plan, where: Where, display: Display, required: Collection[str
         kind, message = "done", ""
         try:
             with _limited_to(where.threads):
-                work.run(job).perform(work.store, device, watch)
+                work.make_run(job).perform(work.store, device, watch)
         except BridgeMILError as error:
             if job.identity in required:
                 raise
@@ -314,7 +314,7 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
         with _limited_to(threads):
-            job.run(cohort, second).perform(store, device_of(device), watch)
+            job.make_run(cohort, second).perform(store, device_of(device), watch)
     except BridgeMILError as error:
         return "failed", str(error)
     except Exception as error:  # kept with the run; it must not hide the others

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil import backbones, methods
-from bridgemil.audit import keep
+from bridgemil.audit import store_quick_audit
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.tables import natural_key
@@ -43,7 +43,7 @@ class Job:
         """The name of the part of the split that is used (``Experiment.part``); empty if all of it is."""
         return str(self.split.get("part", ""))
 
-    def run(self, cohort: Cohort, pretrain_on: Cohort | None) -> Run:
+    def make_run(self, cohort: Cohort, pretrain_on: Cohort | None) -> Run:
         """The run, on the opened cohorts."""
         return Run(cohort, self.subjects, self.settings, self.seed, self.split, pretrain_on)
 
@@ -193,15 +193,15 @@ class Plan:
         others = (experiment.pretrain_on for experiment in self.experiments)
         return next((one for one in others if one is not None and tag_of(one) == named), None)
 
-    def run(self, job: Job) -> Run:
+    def make_run(self, job: Job) -> Run:
         """A job on the cohorts of this process."""
-        return job.run(self.cohorts[job.cohort_hash], self.pretrain_on(job))
+        return job.make_run(self.cohorts[job.cohort_hash], self.pretrain_on(job))
 
     def note(self) -> None:
         """Store the audits, splits and ensembles of the experiments in the folder of the runs."""
         open_store(self.store.root)
         for cohort in self.cohorts.values():
-            keep(cohort, self.store.root)
+            store_quick_audit(cohort, self.store.root)
         for experiment in [one for one in self.experiments if not one.part]:
             self.store.note_split(experiment.cohort.hash, experiment.split, experiment.warnings)
             if (settings := experiment.settings).members:  # so that a report can show the ensemble

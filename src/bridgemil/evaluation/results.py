@@ -11,7 +11,7 @@ import numpy as np
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
-from bridgemil.evaluation import metrics, views
+from bridgemil.evaluation import display, metrics
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.sites import GROUP_SCORES, adjustment, associations, group_scores
 from bridgemil.evaluation.statistics import Comparison, compare, corrected, counted
@@ -229,10 +229,10 @@ class Results:
         reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in bands.items())
         return f"Bands that are not held are no features of {self.name}: {reasons}." if reasons else ""
 
-    to_dict = views.to_dict
-    to_frame = views.to_frame
-    plot = views.plot
-    _repr_html_ = views.to_html
+    to_dict = display.to_dict
+    to_frame = display.to_frame
+    plot = display.plot
+    _repr_html_ = display.to_html
 
     def __repr__(self) -> str:
         row = self.summary.iloc[0]

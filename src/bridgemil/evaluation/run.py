@@ -65,12 +65,12 @@ class Run:
         return run_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
 
     def perform(self, store: RunStore, device: torch.device, watch: Watch | None = None) -> str:
-        """Do the run unless it is done, going on from its checkpoint if there is one; returns its identity."""
+        """Do the run unless it is done, resuming from its checkpoint if there is one; returns its identity."""
         identity, subjects = self.identity, self.subjects
         if store.is_done(identity):
             return identity
-        if store.run(identity).exists():
-            raise BadData(f"{store.run(identity)}: is damaged (no manifest.json); delete it and run again")
+        if store.run_folder(identity).exists():
+            raise BadData(f"{store.run_folder(identity)}: is damaged (no manifest.json); delete it and run again")
         with store.lock(identity):
             if store.is_done(identity):  # another process has done it meanwhile
                 return identity

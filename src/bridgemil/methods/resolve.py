@@ -89,7 +89,7 @@ def settings(
     for key in unused:
         every = setting_names(method)
         near = [name for name in every if name.partition(".")[0] == key.partition(".")[0]]
-        hint = did_you_mean(key, near) or f"; the settings are {', '.join(near or every)}"
+        hint = ("." in key and did_you_mean(key, near)) or f"; the settings are {', '.join(near or every)}"
         raise BadUse(f"{method} has no setting {key}{hint}")
     if JOIN in method:
         members = tuple(settings(name, backbone, budget, burn_in, own[name], recipe=recipe) for name in own)

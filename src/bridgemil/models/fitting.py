@@ -1,4 +1,4 @@
-"""From some subjects of a cohort to a fitted model; what fits share is in a cache."""
+"""Fit a model on subjects of a cohort; a cache stores what fits share."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def fit(
         raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")
     stage1 = (cohort, []) if named is None or unlabelled is None else (unlabelled.joined(cohort), [*unlabelled.bags])
     facts, cache = ModelFacts.of(cohort, settings, seed), cache or FitCache()
-    task = _Task(cohort, *stage1, sorted(train), sorted(validation), facts, cache, sites or {}, rows or {}, watch)
+    task = _FitInputs(cohort, *stage1, sorted(train), sorted(validation), facts, cache, sites or {}, rows or {}, watch)
     return _fit_network(task, device) if settings.is_network else _fit_baseline(task)
 
 
 @dataclass(frozen=True)
-class _Task:
+class _FitInputs:
     """Parameters as of ``fit``; ``further`` are subjects of the cohort ``joined`` from whom Stage 1 learns too."""
 
     cohort: Cohort
@@ -178,7 +178,7 @@ def roles(
     return (tuple(train), tuple(validation)) if settings.selects else ((*train, *validation), ())
 
 
-def _fit_baseline(task: _Task) -> Fit:
+def _fit_baseline(task: _FitInputs) -> Fit:
     begun, facts, cohort = time.perf_counter(), task.facts, task.cohort
     refuse_changed_code(facts.settings, facts.signal)
     baseline = baselines.create(facts.settings.source, facts.settings.baseline or {}, facts.signal)
@@ -194,18 +194,18 @@ def _fit_baseline(task: _Task) -> Fit:
     return Fit(model, [], None, time.perf_counter() - begun, 1)
 
 
-def _fit_network(task: _Task, device: torch.device | None) -> Fit:
+def _fit_network(task: _FitInputs, device: torch.device | None) -> Fit:
     import torch
 
+    from bridgemil.learning import learners
     from bridgemil.learning.data import WindowSet
-    from bridgemil.learning.learners import create
     from bridgemil.learning.loop import Streams, train
 
     facts, settings, cohort, cache = task.facts, task.facts.settings, task.cohort, task.cache
     assert settings.stage2 is not None
     assert settings.backbone is not None
     streams, device = Streams(facts.seed, task.train), device or torch.device("cpu")
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # restores the caller's random state
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
@@ -223,7 +223,7 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
             stage1_windows = WindowSet(task.joined, [*task.train, *task.further], scale, arrays)
         before, seconds = _stage1(task, encoder, stage1_windows, streams, device)
         streams.start("head")
-        learner = create(
+        learner = learners.create(
             encoder, settings.backbone, training, validating, settings.stage2, device,
             pretrained=settings.stage1 is not None,
         )  # fmt: skip
@@ -233,11 +233,11 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
 
 
 def _stage1(
-    task: _Task, encoder: nn.Module, training: WindowSet, streams: Streams, device: torch.device
+    task: _FitInputs, encoder: nn.Module, training: WindowSet, streams: Streams, device: torch.device
 ) -> tuple[Curve, float]:
     """Load the Stage 1 encoder from the cache, training it first if it is not there; its curve and seconds."""
+    from bridgemil.learning import objectives
     from bridgemil.learning.loop import train
-    from bridgemil.learning.objectives import create
 
     stage1, backbone = task.facts.settings.stage1, task.facts.settings.backbone
     if stage1 is None or backbone is None:
@@ -245,7 +245,7 @@ def _stage1(
 
     def trained(checkpoint: Path | None) -> Encoder:
         streams.start("stage 1 head")
-        learner = create(encoder, backbone, training, stage1, device)
+        learner = objectives.create(encoder, backbone, training, stage1, device)
         found = train(learner, streams, keep=checkpoint, watch=task.watch)
         return encoder.state_dict(), {"curve": found.curve, "seconds": found.seconds}
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bridgemil import baselines
-from bridgemil.audit import Finding, quick
+from bridgemil.audit import Finding, audit_runs
 from bridgemil.audit.size import half_width
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
@@ -59,7 +59,7 @@ def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> Sim
     source, model = cells[0].source, store.record("runs", first.runs[0], "model.json")
     try:
         opened = cohort_of(source, store.root, given)
-        findings = quick(opened, store.root)
+        findings = audit_runs(opened, store.root)
     except BridgeMILError as error:  # of its path only the folder's name is given
         where, reason = source["path"], str(error).splitlines()[0]
         unaudited = reason.replace(where, Path(where).name) if where else reason

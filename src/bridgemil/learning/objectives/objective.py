@@ -28,6 +28,7 @@ class Objective(Learner):
 
     phase, purpose, batch_settings = "Stage 1", "stage 1", "stage1.batch_windows"
     schedule = "cosine"
+    model: WindowModel
 
     def __init__(
         self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
