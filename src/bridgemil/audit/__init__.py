@@ -141,7 +141,8 @@ def guard(
 
     An audit that is stored in the folder of ``runs`` is read; nothing is written there (see ``store_quick_audit``).
     ``accepted`` are names of findings whose risk is accepted; ``watch`` is called with the name of each cohort before
-    it is audited. Returns the warnings of each cohort by its hash, WARN and accepted FAIL, to be written into every result.
+    it is audited. Returns the warnings of each cohort by its hash, WARN and accepted FAIL, to be written into every
+    result.
     """
     possible = [name for check in CHECKS for name in check.findings or (check.name,)]
     for name in accepted:
