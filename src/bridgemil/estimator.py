@@ -369,6 +369,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _labels(y: Any, n: int) -> NDArray[Any]:
+    if y is None:
+        raise BadUse("this classifier requires y to be passed, but the target y is None")
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     missing = [f"y[{place}]" for place, label in enumerate(np.asarray(y, dtype=object).ravel()) if is_missing(label)]
     if missing:

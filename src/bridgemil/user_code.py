@@ -22,7 +22,6 @@ import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +30,7 @@ from bridgemil.errors import BadUse, BridgeMILWarning, did_you_mean
 
 PACKAGES = ("braindecode", "spd_learn")  # their models have names of the same form
 _IMPORTED: dict[str, dict[Path, bytes]] = {}  # by module: the sources with which it was imported
+_TOKENS: dict[int, tuple[object, str]] = {}  # by id: objects without source, and their fingerprint in this process
 
 
 def is_address(name: str) -> bool:
@@ -89,14 +89,16 @@ def fingerprint(thing: str | object) -> str:
     return hashlib.sha256(repr((parts, thing.rpartition(":")[2])).encode()).hexdigest()
 
 
-@cache  # the same object has the same one
 def _of_this_process(thing: object, name: str) -> str:
+    if id(thing) in _TOKENS:
+        return _TOKENS[id(thing)][1]
     message = (
         f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not "
         "reused by other processes. Define it in a file and name it by its address, path/to/file.py:NAME"
     )
     warnings.warn(message, BridgeMILWarning, stacklevel=3)
-    return secrets.token_hex(32)
+    _TOKENS[id(thing)] = thing, secrets.token_hex(32)  # the object is kept, so that no other one gets its id
+    return _TOKENS[id(thing)][1]
 
 
 def packages(address: str) -> dict[str, str]:

@@ -167,8 +167,10 @@ def test_a_cohort_is_audited_once_for_a_folder_of_runs(tmp_path: Path, monkeypat
         guard({cohort: []}, tmp_path)
 
 
-def test_shuffled_labels_are_at_chance() -> None:
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_shuffled_labels_are_at_chance(on_disk: bool, tmp_path: Path) -> None:
     cohort = made(signals(18, seconds=6, n_channels=3), labelled(18, ("a", "b", "c")))
+    cohort = cohort.save(tmp_path / "cohort") if on_disk else cohort
     (finding,) = [f for f in audit(cohort, permute="bandpower", permutations=10).findings if f.name == "permutation"]
     assert finding.status == "PASS"
     assert finding.numbers["chance"] == pytest.approx(1 / 3)

@@ -186,3 +186,12 @@ def test_fortran_ordered_arrays_are_saved_and_read(tmp_path: Path) -> None:
     saved = cohort_of([np.asfortranarray(bag) for bag in given]).save(tmp_path / "c")
     for subject, bag in zip(saved.subjects, given, strict=True):
         np.testing.assert_array_equal(saved.windows(subject), bag)
+
+
+def test_a_column_with_the_name_of_a_count_does_not_replace_it() -> None:
+    cohort = Cohort.from_arrays(
+        [np.random.default_rng(i).normal(size=(3, 2, 200)) for i in range(2)], ["a", "b"], sfreq=200,
+        channels=["C3", "C4"], columns={"n_windows": [1000, 1000], "age": [60, 70]},
+    )  # fmt: skip
+    assert cohort.table["n_windows"].tolist() == [3, 3]
+    assert cohort.table["age"].tolist() == [60, 70]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bridgemil import methods
 from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.views import CohortView
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import Settings
@@ -77,7 +78,7 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
     """Balanced accuracy of one cross-validation with shuffled labels."""
     labels = rng.permutation(cohort.labels).tolist()
     records = [replace(record, label=label) for record, label in zip(cohort.records.values(), labels, strict=True)]
-    mixed = Cohort(records, cohort.metadata, {}, cohort._arrays, cohort.path)
+    mixed = CohortView(cohort, records, {subject: (cohort, subject, slice(None)) for subject in cohort.subjects})
     seed, true, predicted = int(rng.integers(2**31)), [], []
     plan = Protocol(folds=folds, split_seed=seed).fold_plan(mixed)
     for several in zip(*(plan.cv_folds(member.selects) for member in settings.each), strict=True):

@@ -311,10 +311,8 @@ def measure(results: Results, p: Floats) -> dict[str, Any]:
     ``p_guessing``: permutation p-value of the balanced accuracy, diagnoses permuted over subjects.
     """
     predicted, true = np.asarray(results.classes)[p.argmax(axis=1)], results.predictions["label"].to_numpy()
-    results, rng = (
-        replace(results, predictions=results.predictions.assign(predicted=predicted)),
-        np.random.default_rng(0),
-    )
+    results = replace(results, predictions=results.predictions.assign(predicted=predicted))
+    rng = np.random.default_rng(0)
 
     def balanced(labels: NDArray[Any]) -> float:
         return float(np.mean([(predicted[labels == name] == name).mean() for name in results.classes]))

@@ -271,14 +271,14 @@ class Cohort:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per subject: id, label, number of windows and of recordings, and the further columns."""
+        """One row per subject: id, label, number of windows and of recordings, and the columns with other names."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {"subject": r.subject, "label": r.label, "n_windows": r.n_windows, "n_recordings": len(r.recordings)}
-            | self._columns.get(r.subject, {})
-            for r in self.records.values()
-        )
+        rows = []
+        for r in self.records.values():
+            own = {"subject": r.subject, "label": r.label, "n_windows": r.n_windows, "n_recordings": len(r.recordings)}
+            rows.append(own | self._columns.get(r.subject, {}) | own)
+        return pd.DataFrame(rows)
 
     def normalisation(self, subjects: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and biased standard deviation per channel over all windows and samples of these subjects.

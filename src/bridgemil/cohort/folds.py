@@ -228,9 +228,11 @@ class FoldPlan:
             raise NotFound(f"{expected}, and there is no such file")
         try:
             content = _SplitFile.model_validate_json(Path(path).read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError):
+        except OSError as error:
+            raise BadData(f"{path}: cannot be read ({error.strerror})") from None
+        except ValueError:
             fields = "split_seed is a whole number or null, kind a word, groups a column's name"
-            raise BadData(f"{expected} as JSON in UTF-8 text, readable; {fields}") from None
+            raise BadData(f"{expected} as JSON in UTF-8 text; {fields}") from None
         return cls.from_json(content.model_dump())
 
 

@@ -84,6 +84,10 @@ def refuse_irregular(path: Path) -> None:
     for file in (path, *beside, *(path.rglob("*") if path.is_dir() else ())):
         if is_irregular(file):
             raise Unusable(("" if file == path else f"{file.name}, which belongs to it, ") + IRREGULAR)
+    header = path.read_bytes() if path.suffix.lower() in BRAINVISION and path.is_file() else b""
+    for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", header, re.M | re.I):
+        if is_irregular(path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)):
+            raise Unusable(f"a file that its header names {IRREGULAR}")
 
 
 def patient(path: Path) -> str:

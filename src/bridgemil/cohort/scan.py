@@ -188,7 +188,10 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
     sfreq, n_times = float(raw.info["sfreq"]), int(raw.n_times)
     if not 0 < sfreq <= formats.MOST_HZ:
         raise Unusable(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
-    stated = formats.finite(tables.read_json(recording.eeg_json).get("RecordingDuration")) or 0.0
+    duration = tables.read_json(recording.eeg_json).get("RecordingDuration")
+    stated = 0.0 if tables.is_missing(duration) else formats.finite(duration)  # seconds
+    if stated is None or stated < 0:
+        raise Unusable("RecordingDuration in its eeg.json is not a number of seconds")
     if recording.path.suffix.lower() in formats.EEGLAB:
         formats.check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
     if recording.path.suffix.lower() in formats.BRAINVISION:

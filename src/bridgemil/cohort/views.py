@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,10 @@ class CohortView(Cohort):
         """The number of each window among all of the subject's."""
         cohort, name, rows = self.origins[subject]
         return cohort.window_numbers(name)[rows]
+
+    def save(self, path: str | Path) -> NoReturn:
+        """A view is not saved."""
+        raise BadUse("a view of a cohort is not saved; save the cohort itself")
 
     def _sums(self, subject: str) -> SubjectRecord:
         own = self.records[subject]

@@ -120,9 +120,8 @@ def _compared(
             missing[name] = errors[0]
             continue
         done[name] = replace(one.results(work.store), clinical_options=results.clinical_options)
-        if name == _unadjusted(
-            work.experiments[0]
-        ):  # it also predicts subjects that the adjusted method does not score
+        if name == _unadjusted(work.experiments[0]):
+            # It also predicts subjects that the adjusted method does not score.
             rows = done[name].predictions
             rows = rows[rows["subject"].isin(set(results.predictions["subject"]))].reset_index(drop=True)
             done[name] = replace(done[name], title=name, predictions=rows)

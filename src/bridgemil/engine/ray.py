@@ -29,6 +29,7 @@ class RayPool:
             _connect(ray, address or os.environ.get("RAY_ADDRESS"))
         self.gpus = gpus if ray.cluster_resources().get("GPU") else 0.0
         self.running: dict[Any, Any] = {}
+        self.warned = False
 
     @property
     def size(self) -> int:
@@ -36,7 +37,8 @@ class RayPool:
         need = {"CPU": self.threads} | ({"GPU": self.gpus} if self.gpus else {})
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         room = sum(int(min(has.get(kind, 0) / each for kind, each in need.items()) + 1e-6) for has in nodes)
-        if not room:  # Python shows it once
+        if not room and not self.warned:
+            self.warned = True
             wanted = f"{self.threads} CPUs" + (f" and {self.gpus:g} of a GPU" if self.gpus else "")
             warnings.warn(f"no node of the Ray cluster has {wanted}; waiting for one", BridgeMILWarning, stacklevel=2)
         return max(1, min(room, self.jobs or room))

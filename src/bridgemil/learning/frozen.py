@@ -128,6 +128,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return read_tensors(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise BadData(f"{path}: cannot be read ({error.strerror or error})") from None
     except Exception as error:  # also pickle's, among them those of what weights_only refuses
         raise BadData(f"{path}: is damaged or holds more than weights ({type(error).__name__}); {ADVICE}") from None
     for key in NESTED:

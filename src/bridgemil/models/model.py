@@ -328,6 +328,11 @@ class EnsembleModel(Model):
 
     members: Mapping[str, Model]
 
+    def __post_init__(self) -> None:
+        for name, member in self.members.items():
+            if member.facts.signal != self.facts.signal or member.facts.classes != self.facts.classes:
+                raise BadData(f"{name}: its signal or classes are not those of the ensemble")
+
     def for_subject(self, row: Mapping[str, Any]) -> Self:
         """Every member for this subject."""
         return replace(self, members={name: member.for_subject(row) for name, member in self.members.items()})

@@ -90,10 +90,14 @@ def by_age(cohort: Cohort) -> list[Group]:
     return [Group(f"{age.name} {half}", tuple(own.index)) for half, own in halves.items() if len(own)]
 
 
+def _labelled(cohort: Cohort) -> pd.DataFrame:
+    return cohort.table[cohort.table["label"] != ""]
+
+
 def class_rows(cohort: Cohort) -> list[dict[str, Any]]:
     """One row per class: number of subjects and windows, and age and sex where the cohort has such columns."""
     rows = []
-    for name, members in cohort.table.groupby("label"):
+    for name, members in _labelled(cohort).groupby("label"):
         row: dict[str, Any] = {"class": name, "n": len(members), "windows": int(members["n_windows"].sum())}
         for column in sorted({"age", *SEX} & {column.lower() for column in columns(cohort)}):
             own = known(cohort, [column])
@@ -131,7 +135,7 @@ def characteristics(cohort: Cohort, overlap: float = 0.0) -> Sheet:
             "minutes, median": f"{windows * minutes:.1f}",
         }
 
-    found = {name: column(rows) for name, rows in [("all", cohort.table), *cohort.table.groupby("label")]}
+    found = {name: column(rows) for name, rows in [("all", cohort.table), *_labelled(cohort).groupby("label")]}
     rows = [[title, *(values[title] for values in found.values())] for title in found["all"]]
     return Sheet("Characteristics by class", ["", *found], rows)
 

@@ -120,8 +120,10 @@ def _windows(report: BenchmarkReport) -> Iterator[pd.DataFrame]:
         for results in cell.results.members.values() or [cell.results]:
             names, runs = _names(replace(cell, results=results)), runs_of(results, cell.split)
             for identity, seed, fold in runs:
+                if (identity, cell.split.hash) in seen:
+                    continue
                 table = report.store.table(identity, "windows.parquet")
-                if (identity, cell.split.hash) not in seen and len(table):
+                if len(table):
                     yield table.assign(**names, seed=seed, fold=fold)
             seen.update((identity, cell.split.hash) for identity, *_ in runs)
 

@@ -206,7 +206,11 @@ def _whole(context: StudyContext) -> Iterator[tuple[tuple[str, str], Experiment]
     for cohort in context.cohorts:
         for method in (VOTE, GATED, *([ADDITIVE] if context.truth is not None else [])):
             for split in context.splits(cohort):
-                yield (cohort.hash, method), context.experiment(cohort, method, split)
+                experiment = context.experiment(cohort, method, split)
+                for member in experiment.settings.each if method == GATED else ():
+                    if getattr(member.stage2, "aggregator", None) == "mean":
+                        raise BadUse("stage2.aggregator=mean gives all windows the same weight and cannot rank them")
+                yield (cohort.hash, method), experiment
 
 
 def _inner(context: StudyContext) -> Iterator[tuple[tuple[str, str], Experiment]]:
@@ -294,10 +298,8 @@ def _agreement_sentences(context: StudyContext, subjects: pd.DataFrame, rows: Se
 
 def _notes(context: StudyContext, chosen: Sequence[Choice]) -> list[str]:
     ks = [split.k for cohort in context.cohorts for split in context.splits(cohort)]
-    unranked, n_seeds = (
-        1 + context.experiment(context.cohorts[0], VOTE).settings.selects,
-        len(context.protocol.seed_list),
-    )
+    unranked = 1 + context.experiment(context.cohorts[0], VOTE).settings.selects
+    n_seeds = len(context.protocol.seed_list)
     few = []
     for cohort in context.cohorts:
         counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects])
