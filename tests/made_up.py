@@ -18,7 +18,7 @@ def made_up(experiment: Experiment) -> Results:
             label = experiment.cohort.records[subject].label
             said = label if (number * 0.618) % 1 < share else next(c for c in experiment.cohort.classes if c != label)
             p = {f"p_{name}": float(name == said) for name in experiment.cohort.classes}
-            marks = {"seed": 0, "fold": fold.fold, "subject": subject}
+            marks = {"seed": 0, "fold": fold.number, "subject": subject}
             rows.append(marks | {"label": label, "predicted": said} | p)
     empty = pd.DataFrame()
     return Results(experiment.settings, experiment.cohort.classes, pd.DataFrame(rows), empty, [], 0.0)

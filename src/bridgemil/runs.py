@@ -54,38 +54,38 @@ WEIGHTS, NOTE = "encoder.safetensors", "encoder.json"
 ADVICE = "delete the folder it lies in and run again"
 
 
-def run_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str:
+def run_identity(settings: Settings, cohort_hash: str, fold: Fold, seed: int) -> str:
     """Hash of everything that determines a run's result: not the device, threads, paths or the fold's number."""
-    ids = _ids(subjects, subjects.train, subjects.validation, subjects.test)
-    ids += [[sorted(part) for part in subjects.inner]] if settings.candidates else []
+    ids = _ids(fold, fold.train, fold.validation, fold.test)
+    ids += [[sorted(part) for part in fold.inner]] if settings.candidates else []
     return digest([settings.changed, cohort_hash, ids, seed, RESULTS_VERSION])[:24]
 
 
-def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str | None:
+def stage1_identity(settings: Settings, cohort_hash: str, fold: Fold, seed: int) -> str | None:
     """Hash of what determines a Stage 1 encoder, which runs with the same one share. None without a Stage 1."""
     if settings.stage1 is None:
         return None
     changed = settings.changed
     network = [changed["backbone"], settings.backbone_options, settings.code]
-    ids = _ids(subjects, subjects.train) + ([settings.bags] if settings.bags != "subject" else [])
+    ids = _ids(fold, fold.train) + ([settings.bags] if settings.bags != "subject" else [])
     if settings.harmonises:
         ids.append({name: getattr(settings, name) for name in HARMONISATION})
     return digest([changed["stage1"], network, cohort_hash, *ids, seed, RESULTS_VERSION])[:24]
 
 
-def _ids(subjects: Fold, *parts: Sequence[str]) -> list[Any]:
+def _ids(fold: Fold, *parts: Sequence[str]) -> list[Any]:
     """What an identity holds of subjects: ids, the windows used if not all, sites and columns of a harmonisation."""
     used = {subject for part in parts for subject in part}
-    kept = {subject: list(rows) for subject, rows in subjects.kept.items() if subject in used}
+    kept = {subject: list(rows) for subject, rows in fold.kept.items() if subject in used}
     ids: list[Any] = [*map(sorted, parts), *([kept] if kept else [])]
-    if subjects.rows:
-        ids.append({site: sorted(own) for site, own in subjects.sites.items()})
-        ids.append({subject: dict(row) for subject, row in subjects.rows.items()})
+    if fold.rows:
+        ids.append({site: sorted(own) for site, own in fold.sites.items()})
+        ids.append({subject: dict(row) for subject, row in fold.rows.items()})
     return ids
 
 
-def _trained(subjects: Fold) -> tuple[frozenset[str], frozenset[str]]:
-    return frozenset(subjects.train), frozenset(subjects.validation)
+def _trained(fold: Fold) -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(fold.train), frozenset(fold.validation)
 
 
 def fold_of(metadata: Mapping[str, Any]) -> Fold:
@@ -341,13 +341,13 @@ class RunCache(FitCache):
     note: Mapping[str, Any] = field(default_factory=dict)  # to write beside a Stage 1 encoder
 
     @classmethod
-    def of_run(cls, store: RunStore, settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> Self:
+    def of_run(cls, store: RunStore, settings: Settings, cohort_hash: str, fold: Fold, seed: int) -> Self:
         """The cache of the run with these settings."""
-        note: dict[str, Any] = {"seed": seed, "cohort": cohort_hash, "train": sorted(subjects.train)}
+        note: dict[str, Any] = {"seed": seed, "cohort": cohort_hash, "train": sorted(fold.train)}
         if settings.stage1 is not None:
             note |= {"settings": settings.stage1.model_dump(mode="json"), "backbone": settings.backbone}
-        identity = run_identity(settings, cohort_hash, subjects, seed)
-        return cls(store, identity, stage1_identity(settings, cohort_hash, subjects, seed), note)
+        identity = run_identity(settings, cohort_hash, fold, seed)
+        return cls(store, identity, stage1_identity(settings, cohort_hash, fold, seed), note)
 
     def checkpoint(self) -> Path:
         """Where the run resumes from."""

@@ -45,7 +45,7 @@ def test_without_selection_all_but_the_test_fold_train() -> None:
     subjects, labels = subjects_of(a=11, b=9)
     plan = SubjectKFold(5, split_seed=3).plan(subjects, labels)
     for one, selecting in zip(plan.cv_folds(selects=False), plan.cv_folds(), strict=True):
-        assert (one.fold, one.test, one.validation) == (selecting.fold, selecting.test, ())
+        assert (one.number, one.test, one.validation) == (selecting.number, selecting.test, ())
         assert set(one.train) == {*selecting.train, *selecting.validation}
         assert len(set(one.train)) == len(one.train)
 

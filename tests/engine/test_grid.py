@@ -116,7 +116,7 @@ def test_a_grid_follows_a_split_or_groups(cohort: Cohort, tmp_path: Path) -> Non
     split = Protocol(folds=3, split_seed=7).fold_plan(cohort)
     split.save(tmp_path / "split.json")
     planned = demo(cohort, ["attention"], folds=None, split=tmp_path / "split.json")
-    assert [job.subjects.test for job in planned] == list(split.folds)
+    assert [job.fold.test for job in planned] == list(split.folds)
     dealt = demo(cohort, ["attention"], split_seed=7)
     assert [job.identity for job in dealt] == [job.identity for job in planned]
     with pytest.raises(BridgeMILError, match="no column"):

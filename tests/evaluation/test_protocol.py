@@ -157,7 +157,7 @@ def test_finished_runs_are_not_run_again(tmp_path: Path, capsys: pytest.CaptureF
     capsys.readouterr()
     again = quickly(cohort, "bridgemil", out=runs, baselines=True, progress=True)
     assert {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")} == stamps
-    assert "runs" not in capsys.readouterr().err
+    assert "9 runs: all done" in capsys.readouterr().err
     pd.testing.assert_frame_equal(first.predictions, again.predictions)
     assert not list((runs / "unfinished").iterdir())
 

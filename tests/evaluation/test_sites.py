@@ -173,7 +173,7 @@ def test_controls_set_aside_are_never_scored(cohort: bridgemil.Cohort) -> None:
     for fold in plan.cv_folds(selects=False):
         made = harmonised(fold, cohort, settings)
         aside = set(fold.test) - set(made.test)
-        site = plan.names[fold.fold - 1]
+        site = plan.names[fold.number - 1]
         assert set(made.sites[site]) == aside
         assert len(aside) == 6
         assert {cohort.records[s].label for s in aside} == {"HC"}

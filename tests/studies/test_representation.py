@@ -44,7 +44,7 @@ def test_the_stage1_encoder_read_back_is_the_one_that_was_trained(
     fold = context.experiment(cohort, "bridgemil", part="first fold", drawn=lambda rounds: rounds[:1])
     context.perform([fold])
     cache = Remembers()
-    fit(cohort, job.subjects.train, job.subjects.validation, job.settings, cache=cache)
+    fit(cohort, job.fold.train, job.fold.validation, job.settings, cache=cache)
     tensors = context.store.encoder(job.stage1)[0]
     stored = build_encoder(tensors, job.settings, cohort.signal)
     assert not stored.training
@@ -107,7 +107,7 @@ def test_what_stage2_makes_of_windows_is_what_its_model_embeds(
     for name, job in jobs.items():
         model = context.store.model(job.identity)
         features = look.features[study.Space("Stage 2", name)][0]
-        expected = np.concatenate([model.embed(cohort.windows(subject)) for subject in sorted(job.subjects.test)])
+        expected = np.concatenate([model.embed(cohort.windows(subject)) for subject in sorted(job.fold.test)])
         np.testing.assert_allclose(features, expected, atol=1e-5)
     first = look.features[study.Space("Stage 1", "bridgemil")][0]
     with_ = look.features[study.Space("Stage 2", "bridgemil")][0]

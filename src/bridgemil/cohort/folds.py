@@ -30,7 +30,7 @@ Scheme = Literal["array_split", "sklearn"]
 class Fold:
     """One fold of cross-validation: whose windows train, select and test."""
 
-    fold: int  # from 1
+    number: int  # from 1
     train: tuple[str, ...]  # subject ids
     validation: tuple[str, ...]
     test: tuple[str, ...]

@@ -60,17 +60,18 @@ class _Pace:
 
 
 def estimate(
-    cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None = None
+    cohort: Cohort, fold: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None = None
 ) -> Estimate:
     """Measure a small fit, and count how many windows a run with these settings will put through its steps."""
-    stage1, stage2, fits = settings.stage1, settings.stage2, 1 + len(settings.candidates) * len(subjects.inner)
+    stage1, stage2, inner = settings.stage1, settings.stage2, len(fold.inner)
     window = 4.0 * len(cohort.channels) * cohort.n_times  # bytes
     if stage2 is None:
+        fits = 1 + len(settings.candidates) * inner
         return Estimate(fits * FITTED_BASELINE, LIBRARIES + 200 * window, BASELINE * cohort.n_windows * window)
     bag = int(np.median([record.n_windows for record in cohort.records.values()]))
     measured = settings.model_copy(update={"candidates": ()})
     pace = _measure(measured.model_dump_json(), cohort.signal, bag, str(device))
-    sizes, seconds, most = [cohort.records[subject].n_windows for subject in subjects.train], 0.0, 0
+    sizes, seconds, most = [cohort.records[subject].n_windows for subject in fold.train], 0.0, 0
     if stage1 is not None:
         learned = sum(sizes) + (0 if pretrain_on is None else pretrain_on.n_windows)
         encoded, most = stage1.encoded(learned)
@@ -81,10 +82,12 @@ def estimate(
     else:
         steps, largest = -(-sum(sizes) // stage2.batch_windows), stage2.batch_windows
     epochs, visits = _visits(stage2, steps)
-    validating = sum(cohort.records[subject].n_windows for subject in subjects.validation)
+    validating = sum(cohort.records[subject].n_windows for subject in fold.validation)
     seconds += (visits * sum(sizes) + epochs * validating / BACKWARD) * pace.step
     memory = LIBRARIES + (3 * window + TEMPORARIES * pace.kept) * max(most, largest)
-    return Estimate(START + fits * seconds, memory, pace.features * cohort.n_windows)
+    for _, one in settings.candidates:  # fitted on every inner fold
+        seconds += inner * (estimate(cohort, fold, one, device, pretrain_on).seconds - START)
+    return Estimate(START + seconds, memory, pace.features * cohort.n_windows)
 
 
 def _visits(settings: Loop, steps: int) -> tuple[int, float]:
@@ -197,8 +200,8 @@ def forecast(work: Plan, where: Where) -> Forecast:
     with torch_threads(where.threads):
         for job in work.todo:
             if job.experiment not in measured:
-                used = subset(work.cohorts[job.cohort_hash], job.subjects.kept)
-                measured[job.experiment] = estimate(used, job.subjects, job.settings, device, work.pretrain_on(job))
+                used = subset(work.cohorts[job.cohort_hash], job.fold.kept)
+                measured[job.experiment] = estimate(used, job.fold, job.settings, device, work.pretrain_on(job))
     memory, begun = max((one.memory for one in measured.values()), default=0.0), set()  # whose features are there
     for job in work.jobs:
         if job.identity in finished and job.experiment in measured and job.experiment not in begun:

@@ -34,7 +34,7 @@ class Job:
     cohort_hash: str
     settings: Settings
     seed: int
-    subjects: Fold
+    fold: Fold
     split: Mapping[str, Any]
     pretrain_on: str = ""  # the path of the second cohort for Stage 1, if there is one
 
@@ -45,12 +45,12 @@ class Job:
 
     def make_run(self, cohort: Cohort, pretrain_on: Cohort | None) -> Run:
         """The run, on the opened cohorts."""
-        return Run(cohort, self.subjects, self.settings, self.seed, self.split, pretrain_on)
+        return Run(cohort, self.fold, self.settings, self.seed, self.split, pretrain_on)
 
     @property
     def inner_fits(self) -> int:
         """Fits by which the run chooses its settings, beside its own."""
-        return len(self.settings.candidates) * len(self.subjects.inner)
+        return len(self.settings.candidates) * len(self.fold.inner)
 
     @property
     def experiment(self) -> tuple[str, str, str]:
@@ -65,7 +65,7 @@ class Job:
 
     def __str__(self) -> str:
         dealt = f", split seed {self.split['split_seed']}" if self.split.get("split_seed") else ""
-        return f"{self.title}, seed {self.seed}{dealt}, fold {self.subjects.fold}"
+        return f"{self.title}, seed {self.seed}{dealt}, fold {self.fold.number}"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Experiment:
         ways += ["select no epoch (--set stage2.selection=last)"] * chosen.selects
         ways += ["use `bridgemil study transfer`"] * left_out
         raise BadData(
-            f"fold {whole.fold} has no training subject of class {names}{lost}; every class is needed "
+            f"fold {whole.number} has no training subject of class {names}{lost}; every class is needed "
             f"{f'at {least} values of {split.column}' if left_out else f'in {least} folds'} or more: "
             f"{', or '.join(ways)}"
         )

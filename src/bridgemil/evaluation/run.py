@@ -35,7 +35,7 @@ class Run:
     """One fold of one seed."""
 
     cohort: Cohort  # holds everybody's windows
-    subjects: Fold  # who trains, selects and tests
+    fold: Fold  # who trains, selects and tests
     settings: Settings  # everything else that decides the result
     seed: int  # of weights, sampling and dropout
     split: Mapping[str, Any] | None = None  # what the fold is a part of, to write down: kind, k, split_seed, hash
@@ -43,16 +43,16 @@ class Run:
 
     def __post_init__(self) -> None:
         for first, second in combinations(("train", "validation", "test"), 2):
-            if both := set(getattr(self.subjects, first)) & set(getattr(self.subjects, second)):
+            if both := set(getattr(self.fold, first)) & set(getattr(self.fold, second)):
                 raise BadData(f"a subject may not be in {first} and {second} both: {', '.join(sorted(both))}")
-        seen = {self.cohort.records[subject].label for subject in self.subjects.train}
+        seen = {self.cohort.records[subject].label for subject in self.fold.train}
         if absent := [name for name in self.cohort.classes if name not in seen]:
-            raise BadData(f"fold {self.subjects.fold} has no training subject of class {', '.join(absent)}")
+            raise BadData(f"fold {self.fold.number} has no training subject of class {', '.join(absent)}")
 
     @cached_property
     def used(self) -> Cohort:
         """The cohort, with those windows only that the fold uses."""
-        return subset(self.cohort, self.subjects.kept)
+        return subset(self.cohort, self.fold.kept)
 
     @cached_property
     def unlabelled(self) -> Unlabelled | None:
@@ -62,11 +62,11 @@ class Run:
     @property
     def identity(self) -> str:
         """The run's name on disk."""
-        return run_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
+        return run_identity(self.settings, self.cohort.hash, self.fold, self.seed)
 
     def perform(self, store: RunStore, device: torch.device, watch: Watch | None = None) -> str:
         """Do the run unless it is done, resuming from its checkpoint if there is one; returns its identity."""
-        identity, subjects = self.identity, self.subjects
+        identity, fold = self.identity, self.fold
         if store.is_done(identity):
             return identity
         if store.run_folder(identity).exists():
@@ -76,16 +76,16 @@ class Run:
                 return identity
             tuning = choose(self, store, device, watch) if self.settings.candidates else None
             settings = self.settings if tuning is None else self.settings.candidates[tuning["chosen"]][1]
-            cache = RunCache.of_run(store, settings, self.cohort.hash, subjects, self.seed)
+            cache = RunCache.of_run(store, settings, self.cohort.hash, fold, self.seed)
             fitted = fit(
-                self.used, subjects.train, subjects.validation, settings, self.seed,
-                device=device, cache=cache, watch=watch, sites=subjects.sites, rows=subjects.rows,
+                self.used, fold.train, fold.validation, settings, self.seed,
+                device=device, cache=cache, watch=watch, sites=fold.sites, rows=fold.rows,
                 unlabelled=self.unlabelled,
             )  # fmt: skip
             # Only now are the test subjects' windows read.
             predictions = {
-                who: predict_subject(fitted.model.for_subject(subjects.rows.get(who, {})), self.used, who, cache)
-                for who in subjects.test
+                who: predict_subject(fitted.model.for_subject(fold.rows.get(who, {})), self.used, who, cache)
+                for who in fold.test
             }
             with store.writing("runs", identity) as folder:
                 self._record(folder, fitted, predictions, device, tuning)
@@ -105,11 +105,11 @@ class Run:
             fitted.model.write(folder, encoder=False)
         else:  # what a pipeline of the user's own has learnt is not kept
             write_json(folder / METADATA, fitted.model.facts.for_json())
-        cohort, subjects = self.cohort, self.subjects
+        cohort, fold = self.cohort, self.fold
         columns = [f"p_{name}" for name in cohort.classes]
         rows = pd.DataFrame([
             {
-                "seed": self.seed, "fold": subjects.fold, "subject": who, "label": cohort.records[who].label,
+                "seed": self.seed, "fold": fold.number, "subject": who, "label": cohort.records[who].label,
                 "predicted": cohort.classes[own.predicted],
                 **dict(zip(columns, map(float, own.probabilities), strict=True)),
             }
@@ -136,9 +136,9 @@ class Run:
                 "burn_in": cohort.burn_in,
             },
             "seed": self.seed,
-            "fold": subjects.fold,
+            "fold": fold.number,
             "split": None if self.split is None else dict(self.split),
-            **{side: list(getattr(subjects, side)) for side in ("train", "validation", "test")},
+            **{side: list(getattr(fold, side)) for side in ("train", "validation", "test")},
             "selected_epoch": fitted.selected_epoch,
             "accuracy": float((rows["label"] == rows["predicted"]).mean()),
             "seconds": fitted.seconds + (0.0 if tuning is None else tuning["seconds"]),
@@ -148,12 +148,12 @@ class Run:
             "results_version": RESULTS_VERSION,
             **fitted.model.facts.versions,
         }
-        more: dict[str, Any] = {"bands_left_out": fitted.model.left_out, "tuning": tuning, "kept": subjects.kept}
+        more: dict[str, Any] = {"bands_left_out": fitted.model.left_out, "tuning": tuning, "kept": fold.kept}
         if self.unlabelled is not None:
             more["pretrain_on"] = self.unlabelled.for_json()
         content |= {name: dict(value) for name, value in more.items() if value}
-        if subjects.rows:
-            content |= {"sites": dict(subjects.sites), "rows": dict(subjects.rows)}
+        if fold.rows:
+            content |= {"sites": dict(fold.sites), "rows": dict(fold.rows)}
         write_json(folder / "run.json", content)
 
     def _window_rows(self, subject: str, prediction: Prediction) -> pd.DataFrame:

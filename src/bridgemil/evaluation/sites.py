@@ -71,7 +71,7 @@ def _check_covariates(fold: Fold, cohort: Cohort, settings: Settings, rows: Mapp
         value_codes(column, [row[column] for row in rows.values()])
         if controls and len(values := {str(rows[subject][column]) for subject in controls}) == 1:
             raise BadData(
-                f"fold {fold.fold}: the {len(controls)} training controls ({settings.control}) have one value of "
+                f"fold {fold.number}: the {len(controls)} training controls ({settings.control}) have one value of "
                 f"{column!r} ({values.pop()}), so that its effect cannot be estimated; do not adjust for {column}"
             )
 

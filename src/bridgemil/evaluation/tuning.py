@@ -89,10 +89,10 @@ def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None 
     seconds, rows = 0.0, list[dict[str, Any]]()
     for changes, candidate in run.settings.candidates:
         losses = []
-        for fold in FoldPlan(run.subjects.inner).cv_folds(candidate.selects):
-            subjects = harmonised(fold, run.cohort, candidate) if candidate.harmonises else fold
-            split = {**(run.split or {}), "part": f"{PART} {fold.fold} of fold {run.subjects.fold}"}
-            inner = replace(run, subjects=subjects, settings=candidate, split=split)
+        for fold in FoldPlan(run.fold.inner).cv_folds(candidate.selects):
+            adjusted = harmonised(fold, run.cohort, candidate) if candidate.harmonises else fold
+            split = {**(run.split or {}), "part": f"{PART} {fold.number} of fold {run.fold.number}"}
+            inner = replace(run, fold=adjusted, settings=candidate, split=split)
             identity = inner.perform(store, device, watch)
             losses.append(brier(store.predictions(identity), run.cohort.classes))
             seconds += float(store.metadata(identity)["seconds"])
@@ -100,7 +100,7 @@ def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None 
         error = loss.std(ddof=1) / np.sqrt(len(loss))
         rows.append({"changes": dict(changes), "brier": float(loss.mean()), "se": float(error)})
     chosen = simplest_within_one_error([row["brier"] for row in rows], [row["se"] for row in rows])
-    parts = [list(part) for part in run.subjects.inner]
+    parts = [list(part) for part in run.fold.inner]
     return {"chosen": chosen, "candidates": rows, "inner": parts, "seconds": seconds}
 
 

@@ -206,7 +206,7 @@ def fewer_subjects(
         return context.experiment(cohort, method, split)
 
     def thinned(fold: Fold) -> Fold:
-        rng = np.random.default_rng([split_seed, draw, fold.fold])
+        rng = np.random.default_rng([split_seed, draw, fold.number])
         chosen = set(drawn_order(fold.train, [cohort.records[s].label for s in fold.train], rng)[:n])
         return replace(fold, train=tuple(subject for subject in fold.train if subject in chosen))
 

@@ -133,12 +133,12 @@ class FirstFold:
 
         self.context, self.cohort, self.jobs = context, cohort, jobs
         job = jobs["bridgemil"]
-        self.test, self.train = (sample(cohort, sorted(s)) for s in (job.subjects.test, job.subjects.train))
+        self.test, self.train = (sample(cohort, sorted(s)) for s in (job.fold.test, job.fold.train))
         encoder = self.encoder(AFTER_STAGE1)
         front_end, cache = Features.of_encoder(encoder), RunCache(context.store)
         self.spaces = [s for s in SPACES if s.method in jobs and (s.kind != FRONT_END or front_end is not None)]
         # The input of encoders, of the test and of the training windows: front-end features or normalised windows.
-        scale, both = cohort.normalisation(sorted(job.subjects.train)), (self.test, self.train)
+        scale, both = cohort.normalisation(sorted(job.fold.train)), (self.test, self.train)
         self._windows = [normalised(take(windows, cohort.windows), scale) for windows in both]
         self._inputs = self._windows
         if front_end is not None:
