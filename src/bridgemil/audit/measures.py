@@ -71,7 +71,10 @@ def spectra(windows: NDArray[np.float32]) -> NDArray[np.complex64]:
 
 
 class WindowHash:
-    """Phases and hash codes of windows of a signal, by which copies are looked for."""
+    """Phases and hash codes of windows of a signal, by which copies are looked for.
+
+    ``n_windows`` is the number of windows that are compared with each other: more have longer codes.
+    """
 
     def __init__(self, signal: Cohort | Signal, n_windows: int = 1) -> None:
         pairs = TABLES * n_windows**2 / 2

@@ -80,7 +80,8 @@ def evaluate(
     bridgemil.evaluation.protocol.Protocol : what all of these options mean.
     """
     protocol = Protocol(method, backbone, seeds=seeds, budget=budget, **options)
-    where, cohort = Where("local", jobs, threads, device), cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
+    where = Where("local", jobs, threads, device)
+    cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     protocol.clinical.check(cohort.classes)
     split, chosen, second = protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.second(cohort)
     main = Experiment(cohort, split, chosen, protocol.seed_list, pretrain_on=second)
@@ -92,7 +93,8 @@ def evaluate(
         in_process = _stays_in_process(work, where)
         say = say_auditing if progress else None
         found = guard({cohort: [split]}, out, protocol.accept_risk, say)[cohort.hash]
-        main, *others = work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
+        work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
+        main, *others = work.experiments
         work.note()
         where, expected = _choose_where(work, where, in_process, progress)
         if progress:
