@@ -70,7 +70,7 @@ def test_bad_use_is_said_in_a_sentence(tmp_path: Path) -> None:
     cohort = made(signals(6, seconds=4, n_channels=2))
     with pytest.raises(BadUse, match="no folder of runs"):
         audit(cohort, tmp_path)
-    for wrong in ({"hope": 0}, {"permutations": 4}):
+    for wrong in ({"difference": 0}, {"permutations": 4}):
         with pytest.raises(BadUse, match=f"--{next(iter(wrong))}"):
             audit(tmp_path / "nowhere", **wrong)  # before anything is read
     with pytest.raises(BadUse, match="no column 'ward'"):

@@ -93,7 +93,7 @@ def audit(
     watch : callable, optional
         Called with what each check looks for, before it starts.
     **options : Any
-        The fields of ``AuditOptions``: ``split``, ``groups``, ``hope``, ``permute``, ``permutations``, ``sample``,
+        The fields of ``AuditOptions``: ``split``, ``groups``, ``difference``, ``permute``, ``permutations``, ``sample``,
         ``seed``.
 
     Returns

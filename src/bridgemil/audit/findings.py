@@ -112,7 +112,7 @@ class AuditOptions:
 
     split: str | Path | None = None  # a split file to check too
     groups: str | None = None  # a column of the cohort whose groups must stay in one fold
-    hope: float | None = None  # the difference of accuracy to be shown, in points: WARN if the cohort is too small
+    difference: float | None = None  # of accuracy, to be shown, in points: WARN if the cohort is too small
     permute: str | None = None  # a method to cross-validate with shuffled labels (``bandpower`` takes seconds)
     permutations: int = 20  # how many times
     sample: int = 5  # how many runs are computed again at most
@@ -120,8 +120,8 @@ class AuditOptions:
     plan: FoldPlan | None = None  # a split to check that is in no file
 
     def __post_init__(self) -> None:
-        if self.hope is not None and not 0 < self.hope < 100:
-            raise BadUse(f"--hope is a difference of accuracy in points, above 0 and below 100; got {self.hope:g}")
+        if self.difference is not None and not 0 < self.difference < 100:
+            raise BadUse(f"--difference is in points of accuracy, above 0 and below 100; got {self.difference:g}")
         if self.permutations < 5:
             raise BadUse(f"--permutations must be 5 or more, got {self.permutations}")
 

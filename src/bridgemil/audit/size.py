@@ -42,10 +42,10 @@ def _balance(inputs: AuditInput) -> Finding:
 
 
 def _size(inputs: AuditInput) -> Finding:
-    counts, n, hope = Counter(inputs.cohort.labels), len(inputs.cohort), inputs.options.hope
-    smallest, difference = min(counts, key=lambda name: counts[name]), hope or USUAL_DIFFERENCE
+    counts, n, stated = Counter(inputs.cohort.labels), len(inputs.cohort), inputs.options.difference
+    smallest, difference = min(counts, key=lambda name: counts[name]), stated or USUAL_DIFFERENCE
     needed, width = subjects_needed(difference / 100), half_width(n)
-    numbers = {"n": n, "smallest_class": counts[smallest], "hope": difference, "needed": needed,
+    numbers = {"n": n, "smallest_class": counts[smallest], "difference": difference, "needed": needed,
                "interval_half_width": width, "discordant": DISCORDANT}  # fmt: skip
     accuracy = f"an accuracy of {100 * USUAL_ACCURACY:.0f} % over {n} subjects"
     interval = f"{accuracy} has a 95 % interval of ± {100 * width:.1f} points"
@@ -54,8 +54,8 @@ def _size(inputs: AuditInput) -> Finding:
     evidence = [f"{power} (McNemar's test, 5 %, power 80 %, {disagree})"]
     if counts[smallest] < FEW:
         few = f"Only {counts[smallest]} subjects of class {smallest}, too few to estimate its sensitivity;"
-    elif hope is not None and n < needed:
-        few = f"Too few subjects to show a difference of {hope:g} points:"
+    elif stated is not None and n < needed:
+        few = f"Too few subjects to show a difference of {stated:g} points:"
     else:
         message = f"{FEW} or more subjects of each class: {interval}; {power}."
         return Finding("size", "PASS", message, evidence, numbers=numbers)

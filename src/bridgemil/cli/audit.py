@@ -10,7 +10,7 @@ import typer
 from bridgemil.cli import options
 
 PERMUTE = "Cross-validate this method with permuted labels: bandpower takes seconds, tangent longer."
-HOPE = "Difference in accuracy to be shown, in points: WARN if it needs more subjects."
+DIFFERENCE = "Difference in accuracy to be shown, in points: WARN if it needs more subjects."
 
 
 def run(
@@ -19,7 +19,7 @@ def run(
     html: Annotated[Path | None, typer.Option(help="Write the findings to an HTML page.")] = None,
     split: options.Split = None,
     groups: options.Groups = None,
-    hope: Annotated[float | None, typer.Option(help=HOPE)] = None,
+    difference: Annotated[float | None, typer.Option(help=DIFFERENCE)] = None,
     permute: Annotated[str | None, typer.Option(help=PERMUTE, metavar="METHOD")] = None,
     permutations: Annotated[int, typer.Option(min=5, help="Number of permutations for --permute.")] = 20,
     sample: Annotated[int, typer.Option(min=0, help="Maximum number of runs to recompute.")] = 5,
@@ -38,8 +38,8 @@ def run(
 
     show = progress and typer.get_text_stream("stderr").isatty()
     looked = audit(
-        cohort, runs, split=split, groups=groups, hope=hope, permute=permute, permutations=permutations, sample=sample,
-        seed=seed, watch=(lambda check: typer.echo(f"checking {check}", err=True)) if show else None,
+        cohort, runs, split=split, groups=groups, difference=difference, permute=permute, permutations=permutations,
+        sample=sample, seed=seed, watch=(lambda check: typer.echo(f"checking {check}", err=True)) if show else None,
     )  # fmt: skip
     print_audit(looked)
     if html is not None:

@@ -10,7 +10,7 @@ import typer
 from bridgemil.cli import options
 
 SOURCE = "A cohort, prepared as the model's training recordings; or a BIDS folder or manifest, which is prepared so."
-KNOWN = "Leave out whoever was used to train or adapt the model, instead of stopping."
+KNOWN = "Leave out subjects used to train or adapt the model, instead of stopping."
 
 
 def run(
@@ -28,7 +28,7 @@ def run(
     *,
     progress: bool,
 ) -> Any:
-    """Validate a model on labelled subjects that it has never seen, beside its internal numbers.
+    """Validate a model on labelled subjects that it has never seen, and compare with its cross-validated performance.
 
     Example: `bridgemil validate alzheimer other.cohort --report page.html`
 
@@ -36,7 +36,7 @@ def run(
 
     Discrimination, sensitivity and specificity at the model's own threshold, calibration, decision curve,
     out-of-distribution share, coverage of the prediction sets, subgroups by sex and age. Stops if a training subject is
-    among them, by hashes of the signals. Of one class alone, what it allows. Research use only.
+    among them, by hashes of the signals. With one class only, metrics that need both are omitted. Research use only.
     """
     from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import write_validation
