@@ -93,8 +93,8 @@ def audit(
     watch : callable, optional
         Called with what each check looks for, before it starts.
     **options : Any
-        The fields of ``AuditOptions``: ``split``, ``groups``, ``difference``, ``permute``, ``permutations``, ``sample``,
-        ``seed``.
+        The fields of ``AuditOptions``: ``split``, ``groups``, ``difference``, ``permute``, ``permutations``,
+        ``sample``, ``seed``.
 
     Returns
     -------
