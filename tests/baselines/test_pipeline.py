@@ -210,7 +210,7 @@ def test_keyword_arguments_of_the_function_are_settings(file: Path, cohort: Coho
     made = methods.for_cohort(cohort, method, changes={"baseline.C": 0.1, "baselines.reference": "recorded"})
     assert made.baseline == {"C": 0.1, "reference": "recorded"}
     assert baselines.create(made.source, made.baseline, cohort.signal).estimator[-1].C == 0.1
-    with pytest.raises(BadUse, match=r"no setting baseline\.D; the settings are baseline\.reference, baseline\.C"):
+    with pytest.raises(BadUse, match=r"no setting baseline\.D; did you mean baseline\.C\?"):
         methods.for_cohort(cohort, method, changes={"baseline.D": 1})
     with pytest.raises(BadUse, match="no fixed features that could be adjusted"):
         methods.for_cohort(cohort, method, changes={"adjust": "age"})

@@ -213,7 +213,7 @@ def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path
     rounds = cell.split.cv_folds(selects=False)
     for (old, seed, _), subjects in zip(runs_of(cell.results, cell.split), rounds, strict=True):
         new = store.run_folder(run_identity(settings, cell.source["hash"], subjects, seed))
-        shutil.copytree(open_store(runs).run(old), new)
+        shutil.copytree(open_store(runs).run_folder(old), new)
         content = open_store(runs).metadata(old) | {"settings": settings.model_dump(), "settings_hash": settings.hash}
         (new / "run.json").write_text(json.dumps(content))
         resealed(new)

@@ -176,7 +176,7 @@ def test_the_only_network_is_taken_among_baselines(explained: RunStore, tmp_path
     store = RunStore(tmp_path)
     for identity in explained.finished():
         if explained.metadata(identity)["settings"]["method"] in ("attention", "tangent"):
-            shutil.copytree(explained.run(identity), store.run_folder(identity))
+            shutil.copytree(explained.run_folder(identity), store.run_folder(identity))
     assert find(store, WHO).metadata["settings"]["method"] == "attention"
 
 
