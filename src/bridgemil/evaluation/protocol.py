@@ -109,7 +109,7 @@ class Protocol:
         if given.get(methods.PRETRAIN_ON, tag) != tag:
             raise BadUse(f"{methods.PRETRAIN_ON} names the cohort of --pretrain-on; give that instead")
         if changed:
-            derived["settings"] = {**(self.settings or {}), **changed}
+            derived["settings"] = {**given, **changed}
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
@@ -168,7 +168,7 @@ class Protocol:
         further = self.pretrain_on.n_windows if isinstance(self.pretrain_on, Cohort) else 0
 
         def make(more: Mapping[str, Any]) -> Settings:
-            every = {**methods.flat(changes or {}), **more}
+            every = {**(changes or {}), **more}
             made = methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
             for member in made.each:
                 if member.weights_file is not None:
