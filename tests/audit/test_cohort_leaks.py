@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgemil.audit import AuditInput, AuditOptions, audit, fold_membership, same_signal
+from bridgemil.audit import AuditInput, AuditOptions, audit, fold_membership, measures, same_signal
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from leaky import cut, labelled, made, signals, with_artefacts, with_files
@@ -436,6 +436,18 @@ def test_among_very_many_people_whole_copies_are_found_still(
     monkeypatch.setattr(same_signal, "MOST_PAIRS", 60)
     assert max(map(len, same_signal.groups_of(N))) > 4, "people are compared in groups"
     found = same_signal.overlapping(plant(tmp_path)[0])
+    assert [(copy.first, copy.second) for copy in found] == [("sub-05", "sub-11")]
+
+
+def test_among_very_many_windows_longer_codes_still_find_equal_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cohort = _scattered_windows(tmp_path)[0]
+    monkeypatch.setattr(measures, "BY_CHANCE", 1e-4)
+    assert measures.WindowHash(cohort, cohort.n_windows).bits == measures.MOST_BITS
+    codes = measures.measure(cohort)
+    assert all((one.codes >= 0).all() for one in codes.values()), "no code overflows"
+    found = same_signal.same_windows(cohort, codes)
     assert [(copy.first, copy.second) for copy in found] == [("sub-05", "sub-11")]
 
 
